@@ -44,10 +44,10 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/lint-imports --no-cache
 
 check-deep: $(VENV)/.test ## run the tests of every day, those of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX; build the site and the wheel, install each extra
-	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/regions/test_calls.py
-	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
-	$(BIN)/python -m pytest $(PYTEST) -p tests.sanitized tests/devices
-	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
+	PE_WHOLE=1 PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/regions/test_calls.py
+	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
+	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST) -p tests.sanitized tests/devices
+	PE_WHOLE=1 PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
 	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST)
 	$(BIN)/python -m tests.cuda.ptx.models
 	$(BIN)/python -m tests.cuda.ptx.models --tf32
@@ -58,8 +58,8 @@ check-deep: $(VENV)/.test ## run the tests of every day, those of ops with every
 
 proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
 	PE_WHOLE=1 PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py
-	PE_CROWD=10000 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_many_connections.py
-	PE_SOAK=45500 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_soak.py
+	PE_WHOLE=1 PE_CROWD=10000 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_many_connections.py
+	PE_WHOLE=1 PE_SOAK=45500 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_soak.py
 	PE_WHOLE=1 PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)

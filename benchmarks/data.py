@@ -1,6 +1,7 @@
 """Measure the way from files to batches, and from a file to a trained model, beside the libraries that people would otherwise use.
 
-Run `python benchmarks/data.py [table] [train] [images] [text]`; `--python PATH` names the interpreter that has torch and torchvision,
+Run `python benchmarks/data.py [table] [train] [images] [tar] [text]`; `--python PATH` names the interpreter that has torch, torchvision
+and webdataset,
 `--folder DIR` keeps the made-up files, `--write FILE` writes the table as Markdown. Every program is a process of its own, on the same
 cores, in turn with the others; times are taken inside, without imports, and memory is the largest that the process ever held.
 """
@@ -8,11 +9,13 @@ cores, in turn with the others; times are taken inside, without imports, and mem
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import resource
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,6 +29,8 @@ ROWS, NUMBERS, CATEGORIES, MISSING = 1_000_000, 10, 6, 0.02
 SIZES = (3, 8, 20, 50, 200, 1000)
 PICTURES, SIDE, CROP = 5_000, 256, 224
 TEXT_BYTES = 100_000_000
+#: Pictures in an archive.
+IN_TAR = 1000
 REPEATS = 3
 
 
@@ -66,6 +71,21 @@ def make_pictures(folder: Path) -> None:
         place = folder / ("a", "b")[i % 2]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(noisy).save(place / f"{i:05d}.jpg", quality=88)
+
+
+def make_tar(folder: Path) -> None:
+    """Write the pictures into archives of a thousand, each with its class beside it."""
+    if not (folder.parent / "pictures").exists():
+        make_pictures(folder.parent / "pictures")
+    folder.mkdir(parents=True)
+    found = sorted((folder.parent / "pictures").glob("*/*.jpg"), key=lambda path: path.name)
+    for begin in range(0, len(found), IN_TAR):
+        with tarfile.open(folder / f"{begin // IN_TAR:04d}.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+            for path in found[begin : begin + IN_TAR]:
+                archive.add(path, path.name)
+                label = tarfile.TarInfo(f"{path.stem}.cls")
+                label.size = 1
+                archive.addfile(label, io.BytesIO(b"01"[path.parent.name == "b" :][:1]))
 
 
 def make_text(path: Path) -> None:
@@ -122,6 +142,10 @@ executor: {{seed: 1}}
 """,
 }
 
+CONFIG["tar"] = CONFIG["images"].replace(
+    "source: {{reader: images, folder: {path}}}", "source: {{reader: tar, files: '{path}/*.tar', shuffle: {{window: 1000}}}}"
+)
+
 MODELS = {
     "images": """
 feeds: {{image: {{shape: [3, {crop}, {crop}]}}, label: {{shape: [1], dtype: int64}}}}
@@ -177,7 +201,7 @@ def configure(folder: Path, kind: str, path: Path, split: bool = False, tokens: 
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "config.yaml"
     config.write_text(text, encoding="utf-8")
-    model = table_model() if kind == "table" else MODELS[kind].format(crop=CROP)
+    model = table_model() if kind == "table" else MODELS["images" if kind == "tar" else kind].format(crop=CROP)
     (folder / "model.yaml").write_text(model, encoding="utf-8")
     return config
 
@@ -208,6 +232,11 @@ def pe(*arguments: str) -> list[str]:
 # --- what is compared -------------------------------------------------------------------------------------------------
 
 Row = tuple[str, str, float, float, str]
+#: Of each comparison the file or folder that it reads, and those whose figure is samples a second.
+NEEDED = {
+    "table": "table.csv", "train": "table.csv", "images": "pictures", "tar": "archives", "text": "text.txt", "words": "text.txt",
+}  # fmt: skip
+PICTURED = ("images", "tar")
 
 
 def medians(times: int, measure: Callable[[], tuple[float, float, str]]) -> tuple[float, float, str]:
@@ -217,15 +246,15 @@ def medians(times: int, measure: Callable[[], tuple[float, float, str]]) -> tupl
 
 
 def compare(name: str, folder: Path, python: str, repeats: int) -> list[Row]:
-    """Return one row per program of a comparison; its figure is seconds, or samples a second for images."""
-    path = folder / {"table": "table.csv", "train": "table.csv", "images": "pictures", "text": "text.txt", "words": "text.txt"}[name]
+    """Return one row per program of a comparison; its figure is seconds, or samples a second for pictures."""
+    path = folder / NEEDED[name]
     peer = [python, str(HERE / "data_peer.py")]
     kind = {"train": "table", "words": "text"}.get(name, name)
     config = configure(folder / f"pe-{name}", kind, path, split=name == "train", tokens="words" if name == "words" else "bpe")
 
     def bench() -> tuple[float, float, str]:
         found, _, peak = run(pe("bench", str(config), "--data", "--steps", "4", "--json"), config.parent)
-        figure = found["data_samples_per_s"] if name == "images" else found["data_opened_s"]
+        figure = found["data_samples_per_s"] if name in PICTURED else found["data_opened_s"]
         return figure, peak, ""
 
     def train() -> tuple[float, float, str]:
@@ -240,7 +269,8 @@ def compare(name: str, folder: Path, python: str, repeats: int) -> list[Row]:
         return measure
 
     rivals = {
-        "table": ["columns"], "train": ["torch", "sklearn"], "images": ["torchvision"], "text": ["bpe"], "words": ["words"],
+        "table": ["columns"], "train": ["torch", "sklearn"], "images": ["torchvision"], "tar": ["webdataset"],
+        "text": ["bpe"], "words": ["words"],
     }[name]  # fmt: skip
     rows: list[Row] = [(name, "pe", *medians(repeats, train if name == "train" else bench))]
     rows += [(name, rival, *medians(1 if rival == "sklearn" else repeats, other(rival))) for rival in rivals]
@@ -252,8 +282,8 @@ def report(rows: list[Row]) -> str:
     lines = ["| what | program | figure | ratio | peak MB | held-out accuracy |", "|---|---|---|---|---|---|"]
     own = {name: figure for name, program, figure, _, _ in rows if program == "pe"}
     for name, program, figure, peak, said in rows:
-        unit = "samples/s" if name == "images" else "s"
-        ratio = own[name] / figure if name == "images" else figure / own[name]
+        unit = "samples/s" if name in PICTURED else "s"
+        ratio = own[name] / figure if name in PICTURED else figure / own[name]
         lines.append(f"| {name} | {program} | {figure:,.2f} {unit} | {ratio:.2f} | {peak:,.0f} | {said} |")
     return "\n".join(lines)
 
@@ -261,17 +291,16 @@ def report(rows: list[Row]) -> str:
 def main() -> None:
     """Make the files that are missing, run everything that is named, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="table, train, images, text, words; all when absent")
-    parser.add_argument("--python", default=sys.executable, help="interpreter with torch and torchvision")
+    parser.add_argument("what", nargs="*", help=f"{', '.join(NEEDED)}; all when absent")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with torch, torchvision and webdataset")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "pe-bench-data")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    made = {"table.csv": make_table, "pictures": make_pictures, "text.txt": make_text}
-    wanted = options.what or ["table", "train", "images", "text", "words"]
-    needed = {"table": "table.csv", "train": "table.csv", "images": "pictures", "text": "text.txt", "words": "text.txt"}
-    for file in {needed[name] for name in wanted}:
+    made = {"table.csv": make_table, "pictures": make_pictures, "archives": make_tar, "text.txt": make_text}
+    wanted = options.what or [*NEEDED]
+    for file in {NEEDED[name] for name in wanted}:
         if not (options.folder / file).exists():
             print(f"making {file}", file=sys.stderr)
             made[file](options.folder / file)

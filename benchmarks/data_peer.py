@@ -1,7 +1,7 @@
 """The programs that `data.py` compares with: `python data_peer.py WHAT FILE` prints `{"figure": ..., "said": ...}`.
 
 columns: pandas and scikit-learn's ColumnTransformer; torch, sklearn: from the file to a trained model; torchvision: pictures in a
-DataLoader with two workers; bpe, words: the package tokenizers.
+DataLoader with two workers; webdataset: the same from archives; bpe, words: the package tokenizers.
 """
 
 from __future__ import annotations
@@ -118,7 +118,31 @@ def torchvision(path: str) -> dict[str, Any]:
         v2.RandomCrop(224), v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True),
         v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
     ])  # fmt: skip
-    loader = DataLoader(ImageFolder(path, steps), 64, shuffle=True, num_workers=2)
+    return counted(DataLoader(ImageFolder(path, steps), 64, shuffle=True, num_workers=2))
+
+
+def webdataset(path: str) -> dict[str, Any]:
+    """The same steps by NumPy, so that torchvision is not needed."""
+    import random
+    from glob import glob
+
+    from webdataset import WebDataset, WebLoader
+
+    mean, deviation = (np.array(values, np.float32) * 255 for values in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+
+    def steps(picture: Any) -> Any:
+        left, top = (random.randint(0, size - 224) for size in picture.size)
+        pixels = np.asarray(picture)[top : top + 224, left : left + 224]
+        pixels = pixels[:, ::-1] if random.random() < 0.5 else pixels
+        return ((pixels.astype(np.float32) - mean) / deviation).transpose(2, 0, 1)
+
+    shards = sorted(glob(f"{path}/*.tar"))  # noqa: PTH207
+    rows = WebDataset(shards, shardshuffle=len(shards)).shuffle(1000).decode("pilrgb").to_tuple("jpg", "cls")
+    return counted(WebLoader(rows.map_tuple(steps, int).batched(64), batch_size=None, num_workers=2))
+
+
+def counted(loader: Any) -> dict[str, Any]:
+    """Return the pictures a second of an epoch."""
     samples, begin = 0, time.perf_counter()
     for images, _ in loader:
         samples += len(images)

@@ -108,6 +108,7 @@ def _biases(matching: Matching, section: AdaptSection, mistakes: Mistakes) -> li
 def _is_bias(parameter: Parameter, readers: Sequence[Operator]) -> bool:
     for op in readers:
         slots = {slot for slot, names in op.inputs.items() if parameter.name in names}
+        # A bias stands in a slot of that name, or is what an addition takes as its weight.
         if slots != {"Bias"} and not (op.definition.has(Weight) and op.definition.has(PassesGradient)):
             return False
     return bool(readers) and len(parameter.shape) == 1

@@ -131,8 +131,8 @@ class Built:
 
     @property
     def read(self) -> set[str]:
-        # Not only layers read variables: a warning about unused ones has to know of metrics and decisions too.
         """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
+        # A warning about layers that nothing uses has to know of them.
         compared = {variable for declared in self.metrics for variable in declared.variables.values()}
         if self.deciding is not None:
             compared.add(self.deciding.of.variable(self.deciding.wish)[0])
@@ -321,6 +321,7 @@ class _References:
     def feeds(self, known: Mapping[str, TensorType]) -> None:
         """Check that the run feeds what the model takes."""
         assert self.run
+        # With Customized, the gradient of the loss is a feed, under its own name.
         if self.run.build_strategy.gradient_scale_strategy == "Customized":
             known = {**known, **{f"{spec.loss}@GRAD": TensorType((1,)) for spec in self.run.phases if spec.loss}}
         for name, section in self.run.feeds.items():
@@ -333,6 +334,7 @@ class _References:
         written = self.run.tree.get("feeds")
         for name in known:
             declared = self.layers.model.feeds.get(name)
+            # A feed that the run file does not name takes the field of its name.
             by_name = declared is not None and not declared.replicate
             if name not in getattr(written, "entries", {}) and not by_name:
                 place = self.run.at_of("feeds") if written else self.run.at

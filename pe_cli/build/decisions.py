@@ -74,6 +74,7 @@ def classifiers(program: Program) -> list[Classifier]:
         kind, given = program.var(scores), program.var(label)
         if len(kind.shape) != 2 or kind.shape[-1] < 1 or not given.is_data or label in found:
             continue
+        # A loss that tells several classes apart is of one class per sample; one of yes or no with several columns is of tags.
         several = not loss.several and kind.shape[-1] > 1
         if given.shape[1:] != (kind.shape[1:] if several else (1,)):
             continue

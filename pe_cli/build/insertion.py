@@ -32,6 +32,7 @@ class Insertion:
         if found.stop_gradient:
             text = f"nothing is trained behind '{found.name}', for the model says that no gradient flows there"
             raise PeError(text, hint="leave it out of targets, or have the model train it", at=op.at)
+        # From here on the op writes another name, and the last op behind it this one: what reads it stays as it is.
         self._name, name = found.name, program.unique(f"{found.name}.base")
         self.given: Variable = self._block.create_var(name, found.type, at=op.at, error_clip=found.error_clip)
         op.outputs[slot] = [name]

@@ -52,6 +52,7 @@ def _found(program: Program, section: ByDepthSection, mistakes: Mistakes) -> lis
     seen: set[str] = set()
     last: str | None = None
     for op in every_op(program):
+        # A parameter that several layers share is of the level that reads it first.
         members = [parameters[n] for n in op.input_names() if n in parameters and n not in seen]
         if not members:
             continue

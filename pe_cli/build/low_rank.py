@@ -88,6 +88,7 @@ def beside(program: Program, weight: Parameter, readers: Sequence[Operator], sec
     """
     stem = weight.name.removesuffix(".w_0")
     shapes = _shapes(weight.shape, section.columns)
+    # As PEFT draws A: uniform up to 1 / sqrt(inputs), which is PyTorch's Kaiming with a = sqrt(5).
     limit = 1 / math.sqrt(weight.type.size // weight.shape[0] if len(weight.shape) == 4 else weight.shape[0])
     with program.place(section.at_of("targets")):
         first = _new(f"{stem}.lora_a", shapes[0], weight.dtype, Uniform(-limit, limit))
@@ -153,6 +154,7 @@ def _of_filters(inserted: Insertion, op: Operator, first: Variable, second: Vari
     """Return what filters of the same window give that go to `rank` channels, and those to the outputs."""
     x = _dropped(inserted, op.inputs["Input"][0], section)
     inner = _scaled(inserted, inserted.one(op.type, {"Input": x, "Filter": first}, op.attrs), section)
+    # B is 1 x 1: it takes what A gives, place by place.
     plain = {**op.attrs, "strides": [1, 1], "paddings": [0, 0], "dilations": [1, 1]}
     return inserted.one(op.type, {"Input": inner, "Filter": second}, plain)
 

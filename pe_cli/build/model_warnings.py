@@ -40,6 +40,7 @@ def _losses(ops: list[Operator]) -> Iterator[str]:
             continue
         if compared.are is Says.LOGITS and _gives_probabilities(made):
             yield f"'{layer}' makes probabilities of its scores itself, and '{scores}' are some already: give it what they are made of"
+        # Probabilities may come from further back: a clip or a reshape leaves them what they are.
         elif compared.are is Says.PROBABILITIES and not any(_gives_probabilities(o) for o in _behind(made, maker)):
             yield f"'{layer}' takes probabilities, and nothing makes '{scores}' some: put a softmax or sigmoid before it"
 

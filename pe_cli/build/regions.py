@@ -78,6 +78,7 @@ def _flag(layer: RegionSpec, name: str) -> bool:
 
 def _inside(layers: Layers, body: BodySpec, given: dict[str, str]) -> Variable:
     """Append the layers of a block and return its output; given: argument -> variable that stands for it."""
+    # While the layers of the block are appended, its arguments are other names of these variables.
     layers.aliases.update({body.given[arg]: name for arg, name in given.items() if arg in body.given})
     for layer in body.layers:
         layers.append(layer)
@@ -113,6 +114,7 @@ def _scan(layers: Layers, layer: RegionSpec) -> list[Variable]:
     loop = Scan(layers.block)
     given = {"input": loop.input(rows).name} if "input" in body.given else {}
     held = {arg: loop.state(v) for arg, v in starts.items()}
+    # A block that does not read the input still runs once for each of its steps.
     if not given:
         loop.input(rows)
     out = _inside(layers, body, {**given, **{arg: v.name for arg, v in held.items()}})

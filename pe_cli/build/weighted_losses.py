@@ -35,6 +35,7 @@ def append_total(
             block.append_op("scale", {"X": variable}, {"Out": part}, {"scale": term.weight}, at=variable.at)
         else:
             steps = Epochs(term.ramp.count, places.get(name)) if term.ramp.unit == "epoch" else term.ramp.count
+            # A ramp is a polynomial decay that goes up, from 0 to the weight.
             ramp = PolynomialDecay(0.0, steps, term.weight)
             weight = ramp.append(program, default_startup_program(), variable.dtype)
             recorded[f"weight/{name}"] = weight.name

@@ -100,22 +100,26 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
     assert source.run
     absent: list[str] = []
     warnings: list[str] = []
+    # Made once, and only if some data is there: a job opens files.
     job = functools.cache(lambda: _job(source))
     for name, spec in source.run.data.items():
         with mistakes.catch():
             check_options(find_reader(spec.reader, spec.reader_at), to_data(spec.options), spec.reader_at)
             missing = _absent(spec, source.run)
             absent += [f"data.{name}: no such file: {path}" for path in missing]
+            # With mistakes elsewhere the programs may be incomplete, and fields would be compared with feeds that are not meant.
             if missing or mistakes:
                 continue
             try:
                 _fits(source, job(), name)
+            # Errors of data come from files and columns; the place in the config that named them helps more.
             except PeError as error:
                 if error.code == ExitCode.DATA:
                     error.at = error.at or spec.at
                 raise
     if absent or mistakes or not source.run.data:
         return absent
+    # Diagnoses over the beginning of a file would say things that do not hold for all of it.
     if cut := _cut_files(job()):
         for path in cut:
             said = f"{path} unpacks to more than {LOOKED >> 20} MiB: only its beginning was looked at"
@@ -125,6 +129,7 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
 
     with mistakes.catch():
         warnings += diagnose_data(job())
+    # Steps of an epoch can be counted only where a training program is there that asks for them.
     if not mistakes and any(map(epochs_of, source.built.programs)):
         with mistakes.catch():
             job().count_epochs()
@@ -153,6 +158,7 @@ def _job(source: Source) -> Job:
     from pe_cli.session.job import Job
 
     assert source.run
+    # On the CPU whatever the config says: nothing is run, and no card need be here.
     job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
     job.data.prepared.sources.look = Look(LOOKED)
     return job
@@ -232,6 +238,7 @@ def _resources(source: Source) -> Resources:
     wanted = 1 if executor.devices == "auto" else executor.devices
     if wanted > here:
         echo(f"note: planned for {wanted} cuda; {why_not or f'{here} visible'}")
+    # Planned as if they were here: the memory of a step does not depend on who computes it.
     return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
 
 
@@ -241,6 +248,7 @@ def _is_settled(source: Source) -> bool:
     from pe_cli.graph.lod_resolution import declared_levels
 
     programs = source.built.programs
+    # Sequences, and sizes that come from data, are as large as data makes them: memory is then a guess and no mistake.
     sequences = any(level for program in programs for level in declared_levels(program).values())
     if sequences or any(has_dynamic_sizes(program) for program in programs):
         return False
@@ -260,6 +268,7 @@ def _planned(source: Source, used: Resources, programs: Sequence[Program], build
     from pe_cli.cli.common import numerics_of
     from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
 
+    # The number of threads changes the plan, as each thread has scratch memory.
     threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
     how, processes = numerics_of(source, used.places[0].kind), _processes(source)
     each = [
@@ -296,6 +305,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
+        # The graph itself cannot be planned: where no data decides sizes, training would fail the same way.
         if error.code == ExitCode.USAGE and _is_settled(source):
             mistakes.add(error)
             return []
@@ -311,6 +321,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         if one.carried.pinned:
             echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
     if processes > 1 and build is not None:
+        # The same plan with each way to share: the choice is between memory and communication.
         ways = {way: _planned(source, used, programs, replace(build, reduce_strategy=way)) for way in ("AllReduce", "Reduce", "Shard")}
         said = ", ".join(f"{way} {size_text(sum(one.own for one in each))}" for way, each in ways.items())
         echo(f"memory of a process by reduce_strategy: {said}")

@@ -66,6 +66,7 @@ def start_override(file: Path | None) -> tuple[str, ...]:
     """Return the override, as after `-o`, that `--init FILE` stands for."""
     from pe_cli.config.substitute import escaped
 
+    # As JSON, so that characters of YAML in a file's name are not read as such; a dollar sign would name a variable.
     return () if file is None else (f"train.init.from={json.dumps(escaped(str(file.absolute())))}",)
 
 
@@ -152,6 +153,7 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
 
     found = New() if mistakes is None else mistakes
     run: RunSpec | None = None
+    # The mistakes of the config and those of its model are collected in one list, so that one run reports all.
     model: ModelSpec | None = None
     if _is_model(path):
         if overrides:
@@ -160,6 +162,7 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
     else:
         run = read_run(path, overrides, found)
         model = run.model if run else None
+    # Building goes on with what was read, as far as that goes: shapes that do not fit are found beside misspelt keys.
     built = build_into(model, run, found) if model else None
     if mistakes is None or built is None:
         found.raise_all()
@@ -178,6 +181,7 @@ def _is_model(path: Path) -> bool:
 
     try:
         tree = parse(Text(str(path), read_text(path, "config")), Mistakes())
+    # A file beyond the limits of a config may be a model with very many layers; who reads it for good says what is wrong.
     except TooLargeError:
         return False
     return isinstance(tree, MapNode) and "layers" in tree.entries and "model" not in tree.entries
@@ -195,6 +199,7 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
     kind = run.executor.place if run else "cpu"
     if devices is not None:
         return Resources(tuple(Place(kind, i) for i in range(devices)), 0, "")
+    # A model file alone is planned for one device.
     if run is None:
         return Resources((Place(kind, 0),), 0, "")
     executor = run.executor
@@ -251,9 +256,11 @@ def open_trained(
     arrays, files = load_arrays(found), read_files(found)
     fitted = Fitted.from_files(files, str(found)) if NAME in files else None
     job = Job.open(config, overrides, observer, fitted=fitted, launched=launched)
+    # Programs and files must be the same in all processes before any of them waits for another's values.
     with job.group.told():
         job.group.agree(lambda: print_program(job.built.eval), lambda: sorted(found.iterdir()) if found.is_dir() else [found])
         job.allocate()
+        # Averages of parameters, where the run kept some, are what is evaluated.
         job.values.load(job.values.with_averages(arrays))
     if job.group.leads:
         _tell_of_the_best(job, values, found)
@@ -302,14 +309,14 @@ def config_of(target: Path) -> Path:
     Raises:
         PeError: DATA; a folder that is no run's.
     """
-    # a mark is a file, and a step that is not there should be told as such
-    # A mark such as `best` is a small file inside the run.
+    # A mark such as `best` is a small file inside the run, and a step that is not there should be told as such.
     checkpoint = target.name in ("best", "last") or target.name.startswith("step-")
     if not target.is_dir() and not checkpoint:
         return target
     from pe_cli.io.run_folder import RunFolder
 
     whole = Path(os.path.abspath(target))  # noqa: PTH100 - Path has nothing that removes `..` but follows no links
+    # The run's folder itself, or one or two levels above a checkpoint of it.
     for folder in (whole, *list(whole.parents)[:2]):
         run = RunFolder(folder)
         if run.resolved_path.is_file():

@@ -58,6 +58,7 @@ def command(config: Path, rows: int, html: Path | None, write: Path | None, over
         else:
             echo("\n".join([*lines, f"-> {write}, extends: {write / 'data.yaml'}"]))
         return
+    # The survey goes as far as it can; its error is raised at the end, after everything that could be read was shown.
     found, error = survey(Job.open(config, overrides), rows)
     if html is not None:
         from pe_cli.io.atomic import write_text
@@ -83,6 +84,7 @@ def text(found: Survey) -> str:
         "parts",
         columns([(p.name, f"{p.rows:,} rows", p.source) for p in found.parts], right=[1], indent="  "),
     ]
+    # Targets are listed once, whichever parts have them.
     for target in dict.fromkeys(name for part in found.parts for name in part.classes):
         lines += ["", *_target(target, found.parts)]
     lines += ["", "columns: figures are those of the training rows"]
@@ -103,6 +105,7 @@ def text(found: Survey) -> str:
 def _target(target: str, parts: tuple[PartFacts, ...]) -> list[str]:
     """Return the classes of a target, one line each, with their rows in every part."""
     shown = [part for part in parts if target in part.classes]
+    # Classes in the order in which parts have them, the training part first.
     names = dict.fromkeys(share.name for part in shown for share in part.classes[target])
     rows: list[tuple[str, ...]] = [(f"target {target}", *(part.name for part in shown))]
     counts = [{share.name: share.rows for share in part.classes[target]} for part in shown]

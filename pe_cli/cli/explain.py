@@ -39,6 +39,7 @@ def command(config: Path, steps: int, phase: str | None, overrides: tuple[str, .
     from pe_cli.execute.memory.usage import usage
     from pe_cli.program.sparse import notes
 
+    # Steps are timed as they run, and once more with a timer for each kernel, which costs time itself.
     timed, found, _ = measure(config, overrides, steps, phase)
     (program,), (executor,) = timed.programs, timed.executors
     said = [*executor.stages(found.plan.request.fetches).reports, *notes(program)]
@@ -88,6 +89,7 @@ def _path(parallel: Parallelism) -> list[str]:
             f" and {parallel.useful_threads:.3g} of them could be busy on average at most"
         ),
     ]
+    # By time, not in the order of the path: what to look at first comes first.
     most = sorted(parallel.path, key=lambda s: -s.ms)[:SHOWN]
     rows = [
         (s.op, s.layer or "-", f"{s.calls}", f"{s.ms:.4f} ms", f"{s.ms / (parallel.path_ms or 1.0):.1%}") for s in most

@@ -260,6 +260,7 @@ def here(name: str, known: Iterable[str]) -> list[str]:
     names = set(known)
     wanted = plain(name)
     same = sorted(n for n in names if plain(n) == wanted)
+    # Several layers here may share a name elsewhere; all are told, the one of the same name first.
     told = [mine for mine, theirs in ELSEWHERE.items() if mine in names and any(plain(t) == wanted for t in theirs)]
     return [*dict.fromkeys([*same, *told])]
 

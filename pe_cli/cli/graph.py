@@ -92,6 +92,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter per option
         _schedule(source, svg)
         return
     draws = dot is not None or svg is not None
+    # Pictures show what is run on devices, texts the program as it was written.
     stage = stage or ("multi_device" if draws else "program")
     if not draws and (only or around or (full and stage != "model")):
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
@@ -177,6 +178,7 @@ def _schedule(source: Source, svg: Path | None) -> None:
     found = rates_of(Job(source.run, built=source.built), source.phase)
     values, each = found.values, found.per_epoch
     echo(f"{source.called}: learning rate over {found.total:,} steps" + (f", {each:,} per epoch" if each else ""))
+    # Nine steps at equal distances, and those with the largest and the smallest rate.
     shown = {round(i * (len(values) - 1) / 8) for i in range(9)} | {values.index(max(values)), values.index(min(values))}
     rows: list[tuple[object, ...]] = [("step", "epoch", "rate")]
     rows += [(f"{(step := found.steps[i]):,}", f"{step // each:,}" if each else "-", number(values[i])) for i in sorted(shown)]
@@ -200,6 +202,7 @@ def _model(source: Source, dot: Path | None, svg: Path | None, *, full: bool) ->
     from pe_cli.io.view.drawing import standalone_graph
 
     layers = {layer.key: layer.type for layer in source.model.layers}
+    # A picture for a program of its own has room for everything; those for people are folded.
     limit = LIMIT if not full and (dot or svg) else None
     picture = model_picture(source.built.eval, layers, source.model.name, limit=limit)
     said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
@@ -284,6 +287,7 @@ def _draw(
     only, around, radius, full = choice
     if around:
         picture = near(picture, around, radius)
+    # Around a variable first: choosing types before would cut the paths along which neighbours are found.
     if only:
         picture = chosen(picture, only)
     picture = collapse_large(fold_state(picture), full=full)

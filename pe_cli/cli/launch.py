@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     metavar="K",
     help="Go on from the last checkpoint up to K times when a process is lost, with those that are left.",
 )
+@click.option(
+    "--elastic",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read from FILE how many processes there are, or machines as of --hosts; when it changes, as many go on from a checkpoint.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and which variables and options that goes by.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CONFIG [OPTIONS OF PE TRAIN]...")
 def command(  # noqa: PLR0913, PLR0917 - one argument per option
@@ -46,6 +52,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     ssh: str,
     mpiexec: str,
     restarts: int,
+    elastic: Path | None,
     dry_run: bool,
     arguments: tuple[str, ...],
 ) -> int:
@@ -59,21 +66,30 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     import shlex
 
     from pe_cli.session.launch.cluster_environment import find_cluster_environment
+    from pe_cli.session.launch.elastic import Elastic
     from pe_cli.session.launch.hosts import hosts_of
     from pe_cli.session.launch.launch import Launch, described, launch
     from pe_cli.session.launch.plan import Wanted, plan
 
     run = _run(arguments)
     machines, file = hosts_of(hosts) if hosts is not None else ([], None)
+    # Split as a shell does: `ssh -p 2222` is a command with options.
     words = shlex.split(ssh)
     if not words:
         raise PeError("--ssh is empty", hint="ssh, or another command that takes a host and a command")
     machine = _machine(run)
     around = find_cluster_environment(os.environ, machine)
-    made = plan(run, Wanted(count, nodes, per_node, machines), around, machine)
+    wanted = Wanted(count, nodes, per_node, machines)
+    follows = None
+    if elastic is not None:
+        if count is not None or hosts is not None:
+            raise click.UsageError("--elastic says what -n and --hosts say: leave these out")
+        follows = Elastic(elastic, wanted, lambda now: plan(run, now, around, machine), lambda line: echo(f"note: {line}", err=True))
+    made = plan(run, wanted, around, machine) if follows is None else follows.plan
     rest, goes_on = _apart(list(arguments))
+    # A file with slots can be handed to mpiexec as it is, unless the options change what it says.
     kept = file if nodes is None and per_node is None else None
-    wish = Launch(run, rest, made, around, kept, words, shlex.split(mpiexec), restarts, goes_on)
+    wish = Launch(run, rest, made, around, kept, words, shlex.split(mpiexec), restarts, goes_on, follows)
     if dry_run:
         echo("\n".join(described(wish)))
         return ExitCode.DONE
@@ -88,6 +104,7 @@ def _run(arguments: tuple[str, ...]) -> RunSpec:
     from pe_cli.cli.common import config_of
     from pe_cli.config.load import load_run
 
+    # By the command's own parser, so that whatever pe train accepts is read the same way here.
     given = train.command.make_context("pe train", list(arguments)).params
     resume, config = given["resume"], given["config"]
     if config is None and resume is None:
@@ -115,6 +132,7 @@ def _machine(run: RunSpec) -> Machine:
 
 def _apart(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Return the arguments without those that say where to begin, and those."""
+    # Where to begin holds for the first start alone; a restart begins at the last checkpoint.
     rest: list[str] = []
     begin: list[str] = []
     takes = {"--resume": False, "--init": True}
@@ -126,6 +144,7 @@ def _apart(arguments: list[str]) -> tuple[list[str], list[str]]:
         else:
             begin.append(arguments[i])
             more = i + 1 < len(arguments) and "=" not in arguments[i]
+            # --resume may stand without a value: a word that begins with a dash is the next option.
             if more and (takes[name] or not arguments[i + 1].startswith("-")):
                 i += 1
                 begin.append(arguments[i])

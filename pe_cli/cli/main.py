@@ -61,6 +61,7 @@ class Commands(click.Group):
         """Return all names without importing any."""
         import pe_cli.cli
 
+        # Modules are listed, not imported: a command that is not asked for costs nothing.
         return sorted(m.name for m in pkgutil.iter_modules(pe_cli.cli.__path__) if m.name not in PLUMBING)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -92,6 +93,7 @@ class Commands(click.Group):
         """
         from pe_cli.core.errors import did_you_mean
 
+        # Before click looks: its own message has no hint.
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             hint = did_you_mean(args[0], self.list_commands(ctx)) or "pe --help lists them"
             raise click.UsageError(f"there is no command '{args[0]}'; {hint}")
@@ -123,6 +125,7 @@ def main() -> None:
         interruptible()
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     # Below that, importing fails at places that name no cause.
+    # Options such as --help need little and may still work.
     if resource.RLIM_INFINITY != allowed < LEAST_ADDRESSES and len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
         sys.exit(_too_little(f"{allowed >> 10} KiB of addresses are allowed, and {LEAST_ADDRESSES >> 10} are needed to begin"))
     gc.set_threshold(GARBAGE, 10, 10)
@@ -148,6 +151,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return per exit cod
     Returns:
         An exit code of `ExitCode`.
     """
+    # A shell asks for completions by this variable; help and texts of commands are of no use to it.
     if os.environ.get("_PE_COMPLETE"):
         from pe_cli.cli.completers import register
 
@@ -167,6 +171,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return per exit cod
         echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
+        # Python would flush the old one at its end and print an error of its own.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader went away; nothing more can be written
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
@@ -174,6 +179,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return per exit cod
         if said is None and interrupted():
             echo("interrupted", err=True)
             return ExitCode.INTERRUPTED
+        # With PE_DEBUG also errors of the system show where they came from.
         if said is None or (isinstance(error, OSError) and os.environ.get("PE_DEBUG")):
             return _bug(error)
         echo(said.render(), err=True)
@@ -192,6 +198,7 @@ def usage_error(error: click.ClickException) -> PeError:
         hint = _about(what) or hint
     elif "unexpected extra argument" in message:
         hint = f"a pattern such as runs/* may have stood for several names; {hint}"
+    # click begins its sentences with a capital letter, the other messages here do not; a name in capitals stays.
     text = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return PeError(text, hint=hint)
 
@@ -199,7 +206,8 @@ def usage_error(error: click.ClickException) -> PeError:
 def _about(what: click.Parameter) -> str:
     """Return what a parameter is, and where one comes from."""
     if isinstance(what, click.Option):
-        return f"{what.opts[0]} {what.metavar or ''}: {what.help}"
+        value = what.metavar or ("N" if isinstance(what.type, click.types.IntParamType) else what.type.name.upper())
+        return f"{what.opts[0]} {value}: {what.help}"
     return {
         "config": "pe init writes a first config, config.yaml",
         "target": "the folder of a run that pe train wrote; pe runs lists them",
@@ -209,6 +217,7 @@ def _about(what: click.Parameter) -> str:
 
 def _out_of_memory(error: BaseException | None) -> str | None:
     """Return what the system had no memory for, as an error or one that led to it says; None where none says so."""
+    # An error of a library hides what the system said: the chain of causes is followed to the first that tells.
     while error is not None:
         if "can't start new thread" in str(error):
             return "no more threads can be started"
@@ -229,6 +238,7 @@ def _too_little(why: str) -> int:
 def _bug(error: Exception) -> int:
     import traceback
 
+    # A package of this project that is missing would be a bug, one of others an installation that is not whole.
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("pe_cli"):
         said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
         echo(said.render(), err=True)

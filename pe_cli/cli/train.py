@@ -105,13 +105,16 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         if resume is not None or init is not None or smoke or live or max_time is not None or max_steps is not None:
             raise click.UsageError("--folds goes with -o, --jobs and --quiet only")
         return _folds(path, overrides, folds, jobs, quiet)
+    # Where no kernel is kept yet, processes that compile start now, while config and data are read.
     start_early()
     watcher = watch(quiet=quiet or smoke)
     try:
         observers = Observers([watcher])
         job = Job.open(path, overrides, observers, smoke=smoke, join=True)
+        # A parameter server has no part in training; its work ends when the last trainer does.
         if job.run.has_servers and _serve(job):
             return ExitCode.DONE
+        # One page for all processes, served by the one that leads.
         if live and job.group.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         with job.group.together():
@@ -122,12 +125,14 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
                 say("precision: bf16 takes less memory here, not less time: products are of float32, as there are no matrix tiles (AMX)")
             going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
             trainer = trainer_of(job, smoke=smoke, resume=going_on if job.group.leads else None, limits=Limits(max_time, max_steps))
+            # Values of train.init are taken only where no checkpoint has better ones.
             given = job.initialise(fresh=going_on is None or not going_on.has_checkpoint)
             result = trainer.train(given=given)
     finally:
         watcher.close()
     if job.group.leads:
         echo(result.line())
+    # A launcher may end all processes when one leaves with another exit code than 0: the leading one needs time to end first.
     elif result.stopped:
         job.group.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE

@@ -28,9 +28,9 @@ import numpy as np
 from pe_cli.collectives import hydra
 from pe_cli.collectives.communication_thread import CommunicationThread
 from pe_cli.collectives.process_supervisor import BEGUN, LEFT, tell
-from pe_cli.collectives.protocol import Array, Failure, Parts, PeerError, Pending
+from pe_cli.collectives.protocol import Array, Failure, Join, Parts, PeerError, Pending
 from pe_cli.collectives.startup_watch import check_manager, check_size, watched_startup
-from pe_cli.collectives.tree_reduce import gather, seat, small_sum
+from pe_cli.collectives.tree_reduce import gather, scan, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Kinds of messages: of known length, of any, signs of life, and why a process ends.
@@ -99,17 +99,13 @@ def load_mpi() -> Any:
         mpi4py.rc.finalize = False  # with a lost process that would wait for ever: `close` does it
         from mpi4py import MPI
     except ModuleNotFoundError:
-        raise PeError(
-            "executor.processes: auto needs the package mpi4py, which is not installed", hint=INSTALL
-        ) from None
+        raise PeError("executor.processes: auto needs the package mpi4py, which is not installed", hint=INSTALL) from None
     except (ImportError, RuntimeError, OSError) as error:
         why = str(error).partition("\n")[0]
         raise PeError(f"mpi4py cannot be used: {why}", hint=INSTALL) from None
     # The communication thread sums while the main one may ask for other things: calls come from two threads, one at a time.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-        raise PeError(
-            "this MPI library allows calls from one thread only", hint="use one that has MPI_THREAD_SERIALIZED"
-        )
+        raise PeError("this MPI library allows calls from one thread only", hint="use one that has MPI_THREAD_SERIALIZED")
     return MPI
 
 
@@ -150,8 +146,9 @@ class MpiPeers:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
         # By machine in the order of their first process, so that all processes find the same numbers without asking again.
         machines = gather(self, socket.gethostname().encode())
-        self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
-        self._number = [self._world_rank.index(r) for r in range(self.size)]
+        first = {machine: r for r, machine in reversed([*enumerate(machines)])}
+        self._world_rank = sorted(range(self.size), key=lambda r: (first[machines[r]], r))
+        self._number = np.argsort(self._world_rank).tolist()
         self.rank = self._number[self.rank]
         self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
@@ -172,6 +169,11 @@ class MpiPeers:
         """Return the sum of a small array; see `Communicator`."""
         self._guarded(self._near, self._look)
         return small_sum(self, values)
+
+    def scan(self, values: Array, join: Join) -> tuple[Array, Array]:
+        """Put small arrays together; see `Summing`."""
+        self._guarded(self._near, self._look)
+        return scan(self, values, join)
 
     def reserve(self, nbytes: int) -> None:
         """Have room for sums; see `Summing`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError, is_local
 
 Array = np.ndarray[Any, Any]
+#: Puts two arrays of one shape together, in any grouping with the same result.
+Join = Callable[[Array, Array], Array]
 #: Of every process, arrays of one axis without gaps that belong to it.
 Parts = Sequence[Sequence[Array]]
 
@@ -89,6 +91,11 @@ class PeerError(PeError):
         return cls(f"process {rank} has ended: {failure.message}", code=failure.alone, told=failure, by=rank)
 
 
+def left(rank: int) -> PeError:
+    """Return the error of a process of which another has ended its loop while this one goes on."""
+    return PeError(f"process {rank} has ended, and this one goes on", hint="all processes take the same number of steps")
+
+
 class Pending(Protocol):
     """A sum that is under way on the communication thread."""
 
@@ -157,6 +164,17 @@ class Communicator(Protocol):
 
 class Summing(Communicator, Protocol):
     """Processes that sum gradients among themselves, on a thread of their own and in the order in which sums are begun."""
+
+    def scan(self, values: Array, join: Join) -> tuple[Array, Array]:
+        """Return what small arrays of the processes before this one give together, zeros for none, and those of all.
+
+        Args:
+            values: int64, as many on all processes, none below 0.
+            join: puts two together.
+
+        Raises:
+            PeError: a process has ended its loop instead, is lost, or has ended.
+        """
 
     def reserve(self, nbytes: int) -> None:
         """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Array
+from pe_cli.collectives.protocol import Array, Join, left
 
 #: Before each message in a block of several: rank of its process, and bytes.
 _FRAME = struct.Struct("<IQ")
@@ -188,6 +188,44 @@ def small_sum(links: Links, values: Array) -> Array:
     if at.pair is not None:
         links.swap(at.pair, None if at.gives else total, total if at.gives else None)
     return total
+
+
+def scan(links: Links, values: Array, join: Join) -> tuple[Array, Array]:
+    """Return what small arrays of the processes before this one give together, and those of all; see `Summing.scan`.
+
+    Neighbours are put together first, so that of two that exchange theirs one holds those before the other's.
+    """
+    at = seat(links.rank, links.size)
+    mine, before = values, np.zeros_like(values)
+    if at.pair is not None and at.gives:
+        _swap_array(links, at.pair, mine, 0)
+    elif at.pair is not None:
+        mine = join(mine, _swap_array(links, at.pair, None, len(values)))
+    for partner in at.partners:
+        came = _swap_array(links, partner, mine, len(values))
+        before = join(before, came) if partner < links.rank else before
+        mine = join(mine, came)
+    if at.pair is not None and at.gives:  # the other one of the pair comes before this one
+        came = _swap_array(links, at.pair, None, 2 * len(values))
+        return came[: len(values)], came[len(values) :]
+    if at.pair is not None:
+        _swap_array(links, at.pair, np.concatenate([join(before, values), mine]), 0)
+    return before, mine
+
+
+def _swap_array(links: Links, peer: int, out: Array | None, wanted: int) -> Array:
+    """Send an array of int64 while another of so many elements comes.
+
+    They go as messages, so that one who gathers meanwhile, as at its end, is heard as such.
+
+    Raises:
+        PeError: a message of another length has come.
+    """
+    message = None if out is None else _FRAME.pack(links.rank, out.nbytes) + out.tobytes()
+    came = links.swap_block(peer, message, wanted > 0)
+    if wanted and len(came) != _FRAME.size + 8 * wanted:
+        raise left(peer)
+    return np.frombuffer(came, np.int64, wanted, _FRAME.size if wanted else 0)
 
 
 def gather(links: Links, message: bytes) -> list[bytes]:

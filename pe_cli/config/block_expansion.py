@@ -316,6 +316,7 @@ class Expansion:
                 )
                 self.mistakes.say(f"block '{name}' has no argument '{key}'", entry.at, hint)
                 continue
+            # What is handed on counts, too, for a block may hand it on to several others.
             self.substitution.count(entry.value.size, entry.at)
             given[key] = _bind(entry.value, scope)
         return given

@@ -120,6 +120,7 @@ def read_variant(run: RunSpec, overrides: Sequence[Override], mistakes: Mistakes
     before = mistakes.total
     composed = dataclasses.replace(run.composed, tree=run.composed.tree.without("sweep"))
     of_args = [override for override in overrides if override.parts[0][0] == "args"]
+    # Other constants need the tree as it was written, before `${...}` was put in.
     tree = run.tree.without("sweep") if not of_args else _refilled(composed, of_args, mistakes)
     for override in overrides:
         with mistakes.catch():
@@ -150,6 +151,7 @@ class _Run:
 
     def read(self) -> RunSpec | None:
         self.check_keys()
+        # Before any section is checked: sections name kinds that plugins add.
         plugins = load_plugins(self.tree, self.mistakes)
         section = self.model_section()
         model_args = self.args(section)
@@ -173,6 +175,7 @@ class _Run:
         if distributed is not None:
             for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
+            # Servers and trainers are several processes, whether executor.processes says so or not.
             executor = executor.model_copy(update={"processes": "auto"} if executor.processes == 1 else {})
         build = self.strategy(wishes, alone=executor.processes == 1)
         servers = distributed is not None and distributed.mode == "parameter_server"

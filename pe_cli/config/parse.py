@@ -109,6 +109,7 @@ class _Reader:
     def open(self, event: yaml.CollectionStartEvent, at: Span) -> None:
         self.check_depth(len(self.stack) + 1, at)
         self.check_tag(event, at)
+        # Known, but not complete: an alias to it from inside would never end.
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_Open(event))

@@ -116,8 +116,8 @@ def _stand_alone(section: Any, base: Path) -> None:
 
 
 def _executor(run: RunSpec) -> dict[str, Any]:
-    # Defaults that the chosen type rejects are left out, as the file has to be readable again.
     """Return the executor's section; what one type cannot act on is left out with it."""
+    # Defaults that the chosen type rejects are left out, as the file has to be readable again.
     found = {k: v for k, v in _dump(run.executor).items() if k != "num_threads" and v is not None}
     if run.distributed is not None and run.executor.processes == "auto":
         found.pop("processes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,34 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.ops.define.lod import Lod
 
 Array = np.ndarray[Any, Any]
+
+
+class Sizes(tuple[int, ...]):
+    """Samples of every device of all processes, and what every step asks of them, found once."""
+
+    @cached_property
+    def total(self) -> int:
+        """Samples of all devices together."""
+        return sum(self)
+
+    @cached_property
+    def active(self) -> list[int]:
+        """The samples of the devices that have any."""
+        return [n for n in self if n]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(itertools.accumulate(self, initial=0))
+
+    def before(self, device: int) -> int:
+        """Return the samples of the devices before one."""
+        return self._ends[device]
+
+
+@lru_cache(maxsize=64)
+def dealt(samples: int, devices: int) -> Sizes:
+    """Return the samples of every device, as `split_sizes` deals them: the same object again for the batches of an epoch."""
+    return Sizes(split_sizes(samples, devices))
 
 
 def split_sizes(samples: int, devices: int) -> list[int]:
@@ -24,6 +53,14 @@ def split_sizes(samples: int, devices: int) -> list[int]:
     least, more = divmod(samples, devices)
     # Which device has one more is the same everywhere: processes split by this without asking each other.
     return [least + (d >= devices - more) for d in range(devices)]
+
+
+def samples_before(samples: int, devices: int, device: int) -> int:
+    """Return how many samples the devices before one have, as `split_sizes` deals them, in a time that does not grow with their number."""
+    if samples < devices:
+        return min(device, samples)
+    least, more = divmod(samples, devices)
+    return least * device + max(0, device - (devices - more))
 
 
 def check_offsets(name: str, levels: Mapping[str, Array], rows: int | None) -> None:

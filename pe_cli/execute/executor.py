@@ -16,9 +16,10 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.batch import Batch, StepResult
-from pe_cli.execute.batch_split import split_sizes
+from pe_cli.execute.batch_split import Sizes, dealt
 from pe_cli.execute.diagnostics.hang_report import hang_report
 from pe_cli.execute.feeds import Feeds
+from pe_cli.execute.lowering.batch_rows import Asked, asked_of
 from pe_cli.execute.memory.arenas import Arenas
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.execute.plan.async_fetches import AsyncFetches
@@ -100,6 +101,7 @@ class Executor:
         purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision, sharded)
         self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
+        self._asked: dict[tuple[str, ...], Asked] = {}
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
         # An exclusive lock over all executors is what fluid's flag means: scripts that leave it on may share variables between executors.
@@ -230,7 +232,7 @@ class Executor:
         """Return the arrays that the program is fed, converted where that loses nothing; raises as `Feeds.checked` does."""
         return self._feeds.checked(feed)
 
-    def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], list[int]]:
+    def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], Sequence[int]]:
         """Give every device its part of a batch; views, no copies.
 
         Args:
@@ -302,10 +304,10 @@ class Executor:
             self._shortcuts.keep(feed, fetches, shortcut, made.parts, samples)
         return made
 
-    def _sizes(self, samples: int) -> list[int]:
+    def _sizes(self, samples: int) -> Sizes:
         """Return the samples of every device of all processes."""
         devices = len(self.places) * (self.peers.size if self.peers else 1)
-        return split_sizes(samples, devices) if self._feeds.divisible else [1] * devices
+        return dealt(samples if self._feeds.divisible else devices, devices)
 
     def _shared(self, feed: Feed, fetches: Sequence[str], samples: int) -> Batch:
         """Find or make the plan for this process's share of a batch.
@@ -319,11 +321,16 @@ class Executor:
         if self.sequences.feeds or self.sequences.recipes:
             told = Told(self.peers)
             parts = [{k: a for k, a in part.items() if k in self._feeds.read} for part in self.sequences.complete(parts, told.longest)]
-            types = told.types(parts)
+            plan = self._plan(self._told(parts, whole, fetches, told))
         else:
-            types = types_of_all(arrays, whole, self._feeds.batched)
-        plan = self.plan(types, whole, fetches)
+            plan = self.plan(types_of_all(arrays, whole, self._feeds.batched), whole, fetches)
         return Batch(plan, plan.request, parts, samples_of(plan, sizes))
+
+    def _told(self, parts: Sequence[Mapping[str, Array]], whole: Sizes, fetches: Sequence[str], told: Told) -> Request:
+        """Return the request of a batch of which this process knows its own part alone; see `Told.request`."""
+        if (key := tuple(fetches)) not in self._asked:
+            self._asked[key] = asked_of(self.stages(key).executed(), key)
+        return told.request(self._asked[key], parts, whole)
 
     def batch_of(
         self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str], told: Told | None = None
@@ -337,7 +344,7 @@ class Executor:
             told: where parts and sizes are those of this process's devices alone: what the others tell of theirs.
         """
         if told is not None:
-            plan = self.plan(told.types(parts), told.sizes(sizes), fetches)
+            plan = self._plan(self._told(parts, told.sizes(sizes), fetches, told))
             return Batch(plan, plan.request, parts, samples_of(plan, sizes))
         plan = self._plan(self._requests.of(parts, sizes, fetches))
         return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))

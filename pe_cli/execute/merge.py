@@ -36,7 +36,6 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
 
 
 def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int], places: tuple[int, Sequence[int]] | None = None) -> float:
-    # A difference of a microsecond counts: this runs after every step for every metric.
     """Return the mean of single numbers, in few calls: NumPy has left the caches after a step.
 
     Args:
@@ -45,6 +44,7 @@ def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int], places: tuple
         places: how many devices there are, and which of them the values are of: they are added in the order of the tree; None for those
             that are one after the other.
     """
+    # A difference of a microsecond counts: this runs after every step for every metric.
     first = values[0]
     parts: list[float] = []
     samples = max(1, sum(sizes))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
+from pe_cli.execute.lowering.batch_rows import ToldRows
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.sparse import rows_of
 
@@ -21,13 +22,13 @@ class Request:
         feeds: per device: name -> type of its part of the batch.
         sizes: samples of each device.
         fetches: names of variables to read after the step.
-        whole: feeds and samples of the devices of all processes; None where this is the only one.
+        whole: feeds and samples of the devices of all processes, or what they have told of theirs; None where this is the only one.
     """
 
     feeds: tuple[tuple[tuple[str, TensorType], ...], ...]
     sizes: tuple[int, ...]
     fetches: tuple[str, ...]
-    whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | None = None
+    whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | ToldRows | None = None
 
     def __post_init__(self) -> None:
         # The whole batch of all processes is left out: it is large, and follows from sizes nearly always. Equality still compares it.

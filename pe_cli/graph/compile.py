@@ -116,8 +116,8 @@ class Stages:
 
     @cached_property
     def shared(self) -> set[str]:
-        # Of the program before passes: what devices share is a matter of the scope, which outlives every graph.
         """Variables of which all devices use one copy."""
+        # Of the program before passes: what devices share is a matter of the scope, which outlives every graph.
         return shared_variables(self.program, self.purpose.places, self.purpose.strategy)
 
     def graph(self, active: Sequence[int] | None = None) -> Graph:

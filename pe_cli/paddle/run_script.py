@@ -21,7 +21,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.execute import seeds
-from pe_cli.paddle import import_alias, script_errors
+from pe_cli.paddle import dropped_names, import_alias, script_errors
 
 #: Files of calls that lead to a module that is run.
 _RUNPY = ("<frozen runpy>", runpy.__file__)
@@ -43,6 +43,7 @@ def start(arguments: Sequence[str]) -> None:
         if given[0].startswith("--seed="):
             _seed(int(given.pop(0).partition("=")[2]))
         import_alias.install()
+        dropped_names.install()
         if given[0] == "-m":
             _run_module(given[1:])
         else:

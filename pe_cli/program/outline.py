@@ -55,8 +55,8 @@ class Outline:
         self._before |= names
 
     def give(self, like: str, kind: TensorType, *, stop_gradient: bool = False) -> Variable:
-        # Rows or states that the loop hands in, declared outside only until the region is cut.
         """Return a variable that stands for what the region is given."""
+        # Rows or states that the loop hands in, declared outside only until the region is cut.
         made = self.block.create_var(self.block.program.unique(f"{like}@EACH"), kind, stop_gradient=stop_gradient)
         self._given.append(made.name)
         return made

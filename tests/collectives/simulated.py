@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pe_cli.collectives.communication_thread import CommunicationThread
-from pe_cli.collectives.tree_reduce import gather, small_sum
+from pe_cli.collectives.tree_reduce import gather, scan, small_sum
 
 SECONDS = 200
 
@@ -94,6 +94,9 @@ class Simulated:
 
     def total(self, values):
         return small_sum(self, values)
+
+    def scan(self, values, join):
+        return scan(self, values, join)
 
     def close(self):
         self._lane.end()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli.collectives.tree_reduce import pieces, room_for, seat
+from pe_cli.core.errors import PeError
 from pe_cli.kernels.math.tree_sum import order_of
 from tests.collectives.simulated import Network
 
@@ -23,6 +24,30 @@ def expected(size: int, elements: int) -> np.ndarray:
     for into, a, b in order_of(size, range(size)).merges:
         total = rows[into] = rows[a] + rows[b]
     return total
+
+
+@pytest.mark.parametrize("size", [*range(2, 18), 33])
+def test_a_scan_gives_what_is_before_each_and_all_of_it(size: int) -> None:
+    chance = np.random.default_rng(size)
+    given = chance.integers(0, 1 << 40, (size, 3))
+    network = Network(size)
+    found = network.run(lambda peers: (peers.scan(given[peers.rank], np.add), peers.scan(given[peers.rank], np.maximum)))
+    for rank, ((before, total), (_, most)) in enumerate(found):
+        assert before.tolist() == given[:rank].sum(0).tolist()
+        assert total.tolist() == given.sum(0).tolist()
+        assert most.tolist() == given.max(0).tolist()
+    levels = size.bit_length() - 1
+    assert max(network.messages.values()) <= 2 * (levels + 1)
+
+
+def test_who_gathers_instead_of_a_scan_has_ended() -> None:
+    def process(peers):
+        try:
+            return peers.scan(np.ones(2, np.int64), np.add) if peers.rank else peers.gather(b"")
+        except PeError as error:
+            return str(error.message)
+
+    assert Network(2).run(process)[1] == "process 0 has ended, and this one goes on"
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 13])

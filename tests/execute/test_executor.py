@@ -12,7 +12,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cpu import CpuStep
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.batch_split import split_sizes
+from pe_cli.execute.batch_split import samples_before, split_sizes
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.execute.plan.plan_cache import MAX_PLANS
@@ -208,6 +208,7 @@ def test_an_unknown_fetch_is_named_with_the_closest():
 )
 def test_a_batch_is_split_with_the_remainder_to_the_later_devices(samples, devices, sizes):
     assert split_sizes(samples, devices) == sizes
+    assert [samples_before(samples, devices, d) for d in range(devices + 1)] == [0, *itertools.accumulate(sizes)]
 
 
 def test_merging_weighs_by_samples():

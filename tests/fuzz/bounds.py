@@ -20,6 +20,8 @@ ROUGHLY = False
 
 _RUNS_CODE = ("exec", "pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen",
               "socket.connect", "ctypes.dlopen")  # fmt: skip
+#: The process in which the package onnx writes functions out: nothing of an input is in its command.
+_EXPANDS = [sys.executable, "-m", "pe_cli.session.importing.onnx.expansion"]
 #: They write kernels of their own names and numbers, and run these; and annotations of classes are looked at on first use.
 _GENERATORS = ("pe_cli.ops.fused.fusion_kernel", "pe_cli.ops.math.pointwise_sum", "typing")
 #: They run code and keep it in a cache: that of the program, whatever is read.
@@ -38,6 +40,8 @@ class _Watch:
 
     def hook(self, event: str, args: tuple[object, ...]) -> None:
         if self.folder is None:
+            return
+        if event == "subprocess.Popen" and args[1] == _EXPANDS:
             return
         if event in _RUNS_CODE and not _ours() and sys._getframe(1).f_globals.get("__name__") not in _GENERATORS:
             self.broken.append(f"{event} {args!r:.200}, called by {_callers()}")

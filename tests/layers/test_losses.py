@@ -189,7 +189,8 @@ def test_poisson_nll_loss(rng, log_input, full):
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
-FEEDS = {"x": ([4], "float32"), "y": ([4], "float32"), "one": ([1], "float32"), "label": ([1], "int64"), "deep": ([2, 4], "float32")}
+FEEDS = {"x": ([4], "float32"), "y": ([4], "float32"), "one": ([1], "float32"), "label": ([1], "int64"), "deep": ([2, 4], "float32"),
+         "any": ([-1, -1], "float32")}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,7 @@ FEEDS = {"x": ([4], "float32"), "y": ([4], "float32"), "one": ([1], "float32"), 
     [
         pytest.param("smoothed_cross_entropy", "x label", {"epsilon": 1.5}, "epsilon must be from 0 to 1, got 1.5", id="epsilon"),
         pytest.param("label_smooth", "label", {}, "label must be float32 or float64", id="class numbers to smooth"),
+        pytest.param("label_smooth", "any", {}, "how many classes float32[batch, batch] has is not known", id="any number of classes"),
         pytest.param("focal_loss", "x label", {"gamma": 0.5}, "gamma must be 0 or at least 1, got 0.5", id="gamma"),
         pytest.param("focal_loss", "x label", {"gamma": -2.0}, "gamma must be 0 or at least 1, got -2", id="gamma below 0"),
         pytest.param("binary_focal_loss", "x y", {"alpha": 1.5}, "alpha must be from 0 to 1, got 1.5", id="alpha"),

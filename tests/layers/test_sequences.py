@@ -127,3 +127,11 @@ def test_a_mask_that_is_not_learned_leaves_attention_one_op():
         for mask in (fed, L.scale(fed, 1e9, -1e9)):
             L.attention(x, mask=mask, num_heads=2)
     assert [op.type for op in main.global_block().ops] == ["scale", "attention", "attention"]
+
+
+def test_a_learned_mask_with_causal_needs_known_lengths():
+    with programs():
+        x = L.data("x", [-1, -1, 8])
+        mask = L.create_parameter([1, 2, 5, 5], "float32")
+        with pytest.raises(PeError, match="sequences of known length"):
+            L.attention(x, x, x, mask, num_heads=2, causal=True)

@@ -124,6 +124,20 @@ def test_norm_0_counts(rng):
     assert np.array_equal(value, [2, 1])
 
 
+def test_vectors_of_zeros_have_a_length_and_a_gradient():
+    x = np.array([[3.0, -4], [0, 0], [0, np.inf]])
+    value, found = evaluate(lambda x: L.norm(x, 2.0, 1), {"x": x}, ("x",))
+    assert np.array_equal(value, [5, 0, np.inf])
+    np.testing.assert_allclose(found["x"][:2], np.array([[0.6, -0.8], [0, 0]]) * [[1], [2]])
+
+
+def test_what_is_beside_a_diagonal_does_not_count():
+    x = np.where(np.eye(3) > 0, np.arange(3.0), np.inf) * np.ones((2, 1, 1))
+    value, found = evaluate(lambda x: L.einsum("bii->bi", [x]), {"x": x}, ("x",))
+    assert np.array_equal(value, [[0, 1, 2]] * 2)
+    assert np.array_equal(found["x"], [weight * np.eye(3) for weight in ([1, 2, 3], [4, 5, 6])])
+
+
 def test_variance_of_one_element_is_nan():
     value, _ = evaluate(lambda x: L.var(x, 1), {"x": np.ones((2, 1))}, ())
     assert np.isnan(value).all()

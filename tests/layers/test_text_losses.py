@@ -118,6 +118,14 @@ def test_auc_of_the_last_batches_is_that_of_scikit_learn(rng):
         np.testing.assert_allclose(found["AUC"], metrics.roc_auc_score(labels, bins), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("score", "said"), [(1.5, 2), (7.2, 8), (-0.3, -1), (np.nan, -1), (1e30, 10**15 + 1)])
+def test_auc_tells_scores_that_are_no_probabilities(score, said):
+    given = {"Predict": np.array([[0, 0.5], [0, score]]), "Label": np.array([[1], [0]]), "StatPos": np.zeros((1, 12), int)}
+    with pytest.raises(PeError, match=rf"value {said} at row 1 is out of range") as caught:
+        run_op("auc", {**given, "StatNeg": given["StatPos"]}, {"num_thresholds": 11})
+    assert "are probabilities" in caught.value.hint
+
+
 def test_mean_iou_leaves_out_classes_that_are_nowhere():
     metrics = pytest.importorskip("sklearn.metrics")
     a, b = np.array([0, 0, 1, 3, 3, 1]), np.array([0, 1, 1, 3, 0, 0])

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import Place, TensorType
+from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.math.moments import NEAR
 from pe_cli.ops.define import work_parts
+from pe_cli.ops.define.copy_kernels import fill
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.registry import find
 from pe_cli.ops.nn import batch_norm
 from pe_cli.program.ir import Program
 from tests.needs import torch
@@ -187,3 +190,29 @@ def test_parameters_of_another_size_are_refused_with_their_types(rng):
         run_op("batch_norm", given)
     with pytest.raises(PeError, match="2 to 5 axes"):
         run_op("batch_norm", {**given, "X": np.zeros(3)})
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("name", ["batch_norm", "fused_batch_norm_act", "fused_bn_add_activation"])
+def test_fixed_statistics_without_a_gradient_of_the_scale_need_no_sums(rng, monkeypatch, name, shape):
+    """Scratch memory holds whatever was there before, which must not reach a gradient, not even times 0."""
+    monkeypatch.setattr(Lowering, "scratch", _of_nan(Lowering.scratch))
+    x, up = rng.standard_normal(shape), rng.standard_normal(shape)
+    given = arguments(x, "NCHW", rng) | ({"Z": np.ones(shape)} if "add" in name else {})
+    monkeypatch.setattr(find(name), "differentiable", ("X", "Z") if "add" in name else ("X",))
+    found = run_gradient(name, given, {"is_test": True}, "Y", up)
+    each = [given[slot].reshape(1, 3, *[1] * (len(shape) - 2)) for slot in ("Scale", "Bias", "Mean", "Variance")]
+    factor = each[0] / np.sqrt(each[3] + 1e-5)
+    y = (x - each[2]) * factor + each[1] + given.get("Z", 0)
+    through = up if name == "batch_norm" else np.where(y > 0, up, 0)
+    np.testing.assert_allclose(found["X"], through * factor, rtol=1e-9)
+
+
+def _of_nan(scratch):
+    def filled(self, elements, dtype="float32"):
+        made = scratch(self, elements, dtype)
+        if dtype in FLOATS:
+            self.call(fill, made, elements, np.nan, dtype=dtype)
+        return made
+
+    return filled

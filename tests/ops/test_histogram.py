@@ -24,6 +24,13 @@ def test_numbers_outside_and_nan_do_not_count():
     assert run_op("histogram", {"X": x}, {"bins": 2, "min": 0.0, "max": 1.0}).tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_the_ends_of_the_data_are_those_of_its_numbers(place):
+    x = np.insert(np.array([1.0, 2, 4]), place, np.nan)
+    assert run_op("histogram", {"X": x}, {"bins": 3}).tolist() == [1, 1, 1]
+    assert run_op("histogram", {"X": np.full(2, np.nan)}, {"bins": 3}).tolist() == [0, 0, 0]
+
+
 def test_numbers_that_are_all_the_same():
     assert run_op("histogram", {"X": np.full(5, 3.0)}, {"bins": 2}).tolist() == [0, 5]
 

@@ -206,6 +206,14 @@ def test_different_values_are_those_of_numpy(dtype, rng):
     np.testing.assert_array_equal(found["Out"][found["Index"]], x)
 
 
+def test_values_beside_nan_are_found_once():
+    x = np.array([3, 2, 2, 1, 1, 0, np.nan, np.nan, 0, 3, 2, np.nan], "float32")
+    found = run_op("padded_unique", {"X": x}, {"dtype": "int64"})
+    np.testing.assert_array_equal(found["Out"], [3, 2, 1, 0, np.nan, np.nan, np.nan, 0, 0, 0, 0, 0])
+    assert found["Times"].tolist() == [2, 3, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0]
+    np.testing.assert_array_equal(found["Out"][found["Index"]], x)
+
+
 def test_places_are_those_of_numpy(rng):
     condition = rng.random((3, 4, 2)) < 0.4
     found = run_op("padded_where", {"Condition": condition})

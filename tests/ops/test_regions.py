@@ -188,3 +188,11 @@ def test_offsets_that_do_not_fit(offsets):
     with pytest.raises(PeError, match="roi_pool") as caught:
         run_op("roi_pool", {"X": np.zeros((2, 1, 3, 3)), "ROIs": ROIS, "RoisLod": np.array(offsets)})
     assert "numbers of regions of all images" in caught.value.hint
+
+
+@pytest.mark.parametrize("counts", [[1, 1], [2, 2], [-1, 3, 2], [2**62, 1]], ids=["too few", "too many", "one below 0", "beyond any time"])
+def test_counts_that_do_not_fit(counts):
+    x = np.zeros((len(counts), 1, 3, 3))
+    with pytest.raises(PeError, match="roi_pool") as caught:
+        run_op("roi_pool", {"X": x, "ROIs": ROIS, "BatchRoINums": np.array(counts)})
+    assert "numbers of regions of all images" in caught.value.hint

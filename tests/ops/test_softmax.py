@@ -71,3 +71,11 @@ def test_wrong_axes_are_refused_with_their_values(name):
         run_op(name, {"X": np.ones((2, 3))}, {"axis": 2})
     with pytest.raises(PeError, match="at least one element"):
         run_op(name, {"X": np.ones((2, 0))})
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_finite_logits_keep_a_probability_whose_logarithm_is_finite(axis):
+    x = np.array([[0, 100, -np.inf, 37], [0, -63, -65, 0]], np.float32)
+    expected = special.softmax(np.array([[-64, 0, -np.inf, -63], [0, -63, -64, 0]]), 1)
+    found = run_op("softmax", {"X": x if axis else x.T.copy()}, {"axis": axis})
+    np.testing.assert_allclose(found if axis else found.T, expected, rtol=2e-6)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -212,6 +215,9 @@ def test_readers_in_processes_of_their_own():
         list(paddle.reader.multiprocess_reader([lambda: iter([1 // 0])])())
     with pytest.raises(ValueError, match="a reader failed: ValueError: it has a sample None"):
         list(paddle.reader.multiprocess_reader([lambda: iter([None])])())
+    with pytest.raises(ValueError, match="a reader's process ended before its reader") as caught:
+        list(paddle.reader.multiprocess_reader([lambda: iter([1, 2]), lambda: os.kill(os.getpid(), signal.SIGKILL)])())
+    assert "-9" in str(caught.value)
 
 
 def test_samples_become_arrays():

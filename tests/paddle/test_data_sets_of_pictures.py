@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,29 @@ def test_pictures_with_classes_of_pixels(home: Path) -> None:
         assert photograph.shape == (3, 4, 3)
         assert (classes == i + 5).all()
         assert vision.datasets.VOC2012(mode=mode, transform=lambda p: p.size)[0][0] == (4, 3)
+
+
+def test_threads_that_share_an_archive_get_their_own_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, names = "VOCdevkit/VOC2012", [f"p{i}" for i in range(8)]
+    files: dict[str, Any] = {f"{folder}/ImageSets/Segmentation/val.txt": "\n".join(names)}
+    for i, name in enumerate(names):
+        files[f"{folder}/JPEGImages/{name}.jpg"] = picture(0, "JPEG")
+        files[f"{folder}/SegmentationClass/{name}.png"] = picture(i, "PNG", "L")
+    pack(home / "voc2012" / "VOCtrainval_11-May-2012.tar", files)
+    found = vision.datasets.VOC2012(mode="valid")
+    file: Any = found._archive.fileobj
+    seek = file.seek
+
+    def slow(*args: Any) -> Any:
+        """Give other threads the time to go elsewhere."""
+        at = seek(*args)
+        time.sleep(0.002)
+        return at
+
+    monkeypatch.setattr(found._archive, "fileobj", SimpleNamespace(seek=slow, read=file.read, tell=file.tell, close=file.close))
+    with ThreadPoolExecutor(4) as pool:
+        masks = [np.asarray(mask) for _, mask in pool.map(found.__getitem__, range(8))]
+    assert [set(mask.flat) for mask in masks] == [{i} for i in range(8)]
 
 
 def test_flowers(home: Path) -> None:

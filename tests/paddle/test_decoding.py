@@ -118,3 +118,10 @@ def test_given_inputs_may_have_any_number_of_steps():
     for known, fed in zip(decoded(3), decoded(None), strict=True):
         np.testing.assert_array_equal(known[0], fed[0])
         np.testing.assert_array_equal(known[1], fed[1])
+
+
+def test_beams_of_samples_whose_other_sizes_are_open(rng):
+    x = fluid.data("x", [None, None, 3])
+    value = rng.standard_normal((2, 5, 3)).astype("float32")
+    (found,) = run([L.BeamSearchDecoder.tile_beam_merge_with_batch(x, 4)], x=value)
+    np.testing.assert_array_equal(found, np.repeat(value, 4, 0))

@@ -299,3 +299,37 @@ def test_a_constant_has_a_row_for_each_sequence():
     value = fluid.create_lod_tensor(np.zeros((6, 1), "float32"), [[2, 4]], fluid.CPUPlace())
     (found,) = run(made, words=value)
     np.testing.assert_array_equal(found, np.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+@pytest.mark.parametrize("layout", ["NCL", "NCHW", "NCDHW"])
+def test_borders_of_axes_whose_sizes_only_a_batch_has(mode, layout):
+    value = array(*[2, 3, 4, 5, 6][: len(layout)])
+    sides = [1, 2, 2, 1, 1, 0][: 2 * (len(layout) - 2)]
+    x = fluid.data("x", [-1, 3] + [-1] * (len(layout) - 2))
+    (found,) = run(paddle.nn.functional.pad(x, sides, mode, data_format=layout), x=value)
+    np.testing.assert_array_equal(found, torch.nn.functional.pad(torch.tensor(value), sides, mode).numpy())
+
+
+def test_sizes_that_are_known_beside_others_that_are_not_train_inside_of_a_loop(rng):
+    cell = L.GRUCell(4)
+    steps, memory = fluid.data("steps", [None, 3, 4]), fluid.data("memory", [None, 2, 4])
+
+    class Attention(L.RNNCell):
+        def call(self, inputs, states):
+            state = L.unsqueeze(states, [1])
+            seen = memory + L.expand(state, [1, L.shape(memory)[1], 1])
+            return cell(L.reduce_sum(seen, dim=1) + inputs, states)
+
+        state_shape = property(lambda self: [4])
+
+    first = L.fill_constant_batch_size_like(steps, [-1, 4], "float32", 0.0)
+    out, _ = L.rnn(Attention(), steps, first)
+    loss = L.mean(L.square(out))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fed = {name: rng.standard_normal((2, size, 4)).astype("float32") for name, size in (("steps", 3), ("memory", 2))}
+    losses = [float(exe.run(feed=fed, fetch_list=[loss])[0]) for _ in range(3)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > losses[2]

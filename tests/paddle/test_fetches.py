@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,15 @@ def test_arrays_of_numbers_are_constants_and_the_counter_of_schedules_is_there()
         number, signs = exe.run(fetch_list=[step, sign])
         assert (number.tolist(), signs.tolist()) == ([right], [1, 0, -1])
     assert learning_rate_scheduler.noam_decay is L.noam_decay
+
+
+def test_rows_of_one_number_are_printed_as_numbers():
+    x = fluid.data("x", [None, 1])
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": np.array([[1.5], [2.0]], "float32")}, fetch_list=[x * 2.0])
+    assert [f"%.1f {int(row)}" % row for row in found] == ["3.0 3", "4.0 4"]
+    assert float(found[0] + found[1]) == 7
+    assert [type(v) for v in (found.mean(), found[0, 0], np.max(found))] == [np.float32] * 3
+    assert type(pickle.loads(pickle.dumps(found))) is np.ndarray
+    assert repr(found) == repr(np.array([[3.0], [4.0]], "float32"))
+    with pytest.raises(TypeError):
+        float(found)

@@ -284,3 +284,20 @@ def test_a_value_without_axes_is_one_of_one_element():
     executor.run(fluid.default_startup_program())
     fluid.global_scope().find_var("w").get_tensor().set(np.array(3, "float32"), fluid.CPUPlace())
     assert executor.run(fetch_list=[fluid.layers.scale(w, 2.0)])[0].tolist() == [6]
+
+
+def test_a_parameter_of_a_block_has_its_own_rate():
+    program, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(program, startup):
+        w = program.global_block().create_parameter(name="w", shape=[2], dtype="float32", optimize_attr={"learning_rate": 0.25})
+        plain = program.global_block().create_parameter(name="v", shape=[2], dtype="float32")
+    assert (w.optimize_attr, plain.optimize_attr) == ({"learning_rate": 0.25}, {"learning_rate": 1.0})
+
+
+def test_chosen_gpus_are_numbers(monkeypatch):
+    monkeypatch.setattr("pe_cli.paddle.fluid.places.cuda_device_count", lambda: 4)
+    monkeypatch.setenv("FLAGS_selected_gpus", "1, 3")
+    assert fluid.cuda_places() == [fluid.CUDAPlace(1), fluid.CUDAPlace(3)]
+    monkeypatch.setenv("FLAGS_selected_gpus", "first")
+    with pytest.raises(ValueError, match="FLAGS_selected_gpus is 'first'"):
+        fluid.cuda_places()

@@ -13,6 +13,7 @@ from pe_cli.io.fluid import pickled_arrays, program_desc, tensors
 from pe_cli.io.fluid.pickled import read as read_pickle
 from tests.paddle.recordings.models import MODELS, build
 
+L = fluid.layers
 pytestmark = pytest.mark.usefixtures("fresh")
 FOLDER = Path(__file__).parent / "recordings" / "models"
 VALUES = Path(__file__).parent / "recordings" / "values"
@@ -99,3 +100,48 @@ def test_all_operators_that_are_not_read_are_named_at_once(tmp_path):
     with pytest.raises(ValueError, match=listed) as caught:
         fluid.io.load_inference_model(str(tmp_path), None)
     assert "--partial" in caught.value.hint
+
+
+def row_convolution():
+    words = L.data("words", [1], dtype="int64", lod_level=1)
+    return "words", L.sequence_conv(L.embedding(words, [9, 4]), 3, 2, act="tanh"), L.sequence_conv(L.embedding(words, [9, 4]), 2)
+
+
+def windows():
+    image = fluid.data("image", [None, 1, 4, 6])
+    rows = L.im2sequence(image, filter_size=[4, 2], stride=[1, 2])
+    return "image", L.sequence_pool(L.dynamic_gru(L.fc(rows, 9), 3), "last"), L.ctc_greedy_decoder(rows, blank=0)
+
+
+def projection():
+    words = L.data("words", [1], dtype="int64", lod_level=1)
+    hidden, _ = L.dynamic_lstmp(L.embedding(words, [9, 8]), 8, 3, proj_activation="identity")
+    return "words", hidden, L.cast(hidden, "int32")
+
+
+@pytest.mark.parametrize(
+    ("net", "types"),
+    [
+        (row_convolution, ["lookup_table", "sequence_conv", "elementwise_add", "tanh", "lookup_table", "sequence_conv", "elementwise_add"]),
+        (windows, ["im2sequence", "mul", "elementwise_add", "gru", "sequence_pool", "top_k", "ctc_align"]),
+        (projection, ["lookup_table", "lstmp", "cast"]),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_layers_of_other_operators_here_are_written_with_those_of_the_original(net, types, tmp_path, rng):
+    name, *wanted = net()
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    ids = fluid.create_lod_tensor(rng.integers(0, 9, (5, 1)), [[3, 2]], fluid.CPUPlace())
+    fed = {name: ids if name == "words" else rng.standard_normal((2, 1, 4, 6)).astype("float32")}
+    fluid.io.save_inference_model(str(tmp_path), [name], wanted, executor)
+    written = program_desc.read((tmp_path / "__model__").read_bytes())[0]
+    assert [op.type for op in written.ops if op.type not in ("feed", "fetch")] == types
+    declared = {v.name for v in written.vars}
+    assert declared >= {n for op in written.ops for names in (*op.inputs.values(), *op.outputs.values()) for n in names}
+    program, _, targets = fluid.io.load_inference_model(str(tmp_path), executor)
+    before = executor.run(feed=fed, fetch_list=wanted, return_numpy=False)
+    after = executor.run(program, feed=fed, fetch_list=targets, return_numpy=False)
+    for right, found in zip(before, after, strict=True):
+        assert right.lod() == found.lod()
+        np.testing.assert_array_equal(np.array(right), np.array(found))

@@ -116,6 +116,11 @@ RUNS = {
         "import os, paddle\npaddle.dataset.common.DATA_HOME = os.getcwd()\n"
         f"print(paddle.dataset.common.download('http://a/b.txt', 'c', '{hashlib.md5(b'here').hexdigest()}') == os.getcwd() + '/c/b.txt')\n"
     ),
+    "names that NumPy and Pillow have dropped": (
+        "import sys, numpy as np\nassert np.int is int and np.NaN != np.NaN and np.asscalar(np.array([3])) == 3 and np.NINF < 0\n"
+        "try:\n    from PIL import Image\nexcept ImportError:\n    sys.exit()\n"
+        "assert Image.new('L', (4, 4)).resize((2, 2), Image.ANTIALIAS).size == (2, 2) and Image.__file__ and Image.__spec__.origin\n"
+    ),
 }  # fmt: skip
 
 
@@ -201,6 +206,10 @@ def test_one_seed_gives_the_same_numbers_and_another_gives_others(ended: Mapping
 
 def test_a_file_that_a_script_downloads_may_lie_there(ended: Mapping[str, Ended]) -> None:
     assert (ended["runs2"].code, ended["runs2"].out) == (0, "True\n"), ended["runs2"].err
+
+
+def test_names_that_packages_have_dropped_are_there(ended: Mapping[str, Ended]) -> None:
+    assert ended["runs3"].code == 0, ended["runs3"].err
 
 
 @pytest.mark.parametrize(

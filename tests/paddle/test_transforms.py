@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import colorsys
+import copy
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -229,3 +232,21 @@ def test_pictures_of_pillow_stay_pictures_of_pillow():
     assert np.array_equal(np.asarray(T.to_grayscale(given, 3))[..., 0], np.asarray(given.convert("L")))
     assert np.abs(np.asarray(T.adjust_hue(given, 0.0)).astype(int) - PICTURE).max() <= 8
     assert T.ColorJitter(0.1, 0.1, 0.1, 0.1)(given).size == given.size
+
+
+class _Slow(T.BaseTransform):
+    """Give a part of a sample what was drawn for the sample, a while after."""
+
+    def _get_params(self, inputs):
+        return inputs[0]
+
+    def _apply_image(self, img):
+        time.sleep(0.005)
+        return self.params
+
+
+def test_threads_that_share_a_transform_have_their_own_draws():
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(_Slow(("image", "image")), [(i, i) for i in range(12)]))
+    assert found == [(i, i) for i in range(12)]
+    assert copy.deepcopy(_Slow())(3) == 3

@@ -119,8 +119,8 @@ class Date(ColumnType[DateOptions]):
         }  # fmt: skip
 
     def encode(self, options: DateOptions, state: State, context: Context) -> FieldOf:
-        # Distinct dates are computed once, and rows look theirs up.
         """Return the parts."""
+        # Distinct dates are computed once, and rows look theirs up.
         _, values = _read(options, context)
         scaled = (values - np.array(state["shift"])) / np.array(state["divisor"])
         # The last row stands for a missing cell, whose code is -1.

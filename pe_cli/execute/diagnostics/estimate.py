@@ -13,7 +13,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.aligned_memory import aligned
 from pe_cli.devices.protocol import Carried, Spot, Work, device
-from pe_cli.execute.batch_split import split_sizes
+from pe_cli.execute.batch_split import Sizes, split_sizes
+from pe_cli.execute.lowering.batch_rows import Whole
 from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering
@@ -21,7 +22,6 @@ from pe_cli.execute.lowering.tasks import Task
 from pe_cli.execute.lowering.types import concrete_types, device_types
 from pe_cli.execute.memory.device_memory import plan_devices
 from pe_cli.execute.numeric_settings import USUAL, Numerics
-from pe_cli.execute.plan.distributed import Whole
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.lod_resolution import Sequences
@@ -176,7 +176,7 @@ def _lowered(
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts, [*zip(everyone, of_all, strict=True)] if processes > 1 else ())
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    whole = Whole([concrete_types(graph.program, part) for part in everyone], of_all) if processes > 1 else None
+    whole = Whole([concrete_types(graph.program, part) for part in everyone], Sizes(of_all), 0, len(places)) if processes > 1 else None
     low = lowering(graph, types, request.sizes, numerics, threads=threads, whole=whole)
     return _Lowered(stages, graph, request, low, lower(low))
 

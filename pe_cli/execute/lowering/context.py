@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from pe_cli.collectives.protocol import Pending
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import device
+from pe_cli.execute.batch_split import Sizes
+from pe_cli.execute.lowering.batch_rows import Counts, Whole, averaged, batched
 from pe_cli.execute.lowering.tasks import Task
 from pe_cli.execute.numeric_settings import Numerics
-from pe_cli.execute.plan.distributed import Whole
 from pe_cli.graph.ssa import Compute, Graph, Slots
 from pe_cli.ops.define.lowering import Buffer
-from pe_cli.program.ir import EMPTY, Operator, Role
+from pe_cli.program.ir import EMPTY, Operator
 
 
 def op_seed(seed: int, output: str) -> int:
@@ -65,7 +65,7 @@ class GraphLowering:
     ) -> None:
         self.graph, self.types, self.numerics = graph, types, numerics
         self.threads, self.cuts = threads, cuts
-        self.whole = whole or Whole(types, sizes)
+        self.whole = whole or Whole(types, Sizes(sizes))
         self.shards = len(graph.places)
         kinds = [device(place.kind) for place in graph.places]
         self.native, self.nests = [kind.native_threads for kind in kinds], [kind.makes_calls for kind in kinds]
@@ -78,7 +78,7 @@ class GraphLowering:
         self.labels: dict[Operator, int] = {} if like is None else like.labels
         self.pending: dict[str, Pending] = {} if like is None else like.pending
         self.changed: set[tuple[str, int]] = set()
-        self._shares: dict[str, Sequence[int]] = {}
+        self._shares: dict[str, Counts] = {}
         if like is None:
             self._nodes = Counter(id(node.op) for node in graph.nodes if isinstance(node, Compute))
             self._batched: dict[int, str | None] = {}
@@ -117,41 +117,15 @@ class GraphLowering:
         if self.before is not None:
             return self.before
         if id(op) not in self._batched:
-            program = self.graph.program
-            names = (n for n in (*op.input_names(), *op.output_names()) if program.var(n).shape[:1] == (-1,))
-            self._batched[id(op)] = next(names, None)
-        name = self._batched[id(op)]
-        before = self.whole.first + device
-        return sum(self.whole.sizes[:before] if name is None else (t[name].shape[0] for t in self.whole.types[:before]))
+            self._batched[id(op)] = batched(self.graph.program, op)
+        return self.whole.rows_before(self._batched[id(op)], device)
 
-    def shares(self, number: str) -> Sequence[int]:
-        """Return how much the value of a number counts on each device of all processes: the rows that it is taken over.
+    def shares(self, number: str) -> Counts:
+        """Return how much the value of a number counts in its mean over all devices: the rows that it is taken over.
 
         The program shows them: the mean over sequences of a loss counts by sequences, that over all their rows by rows; and
         by samples where it is taken over nothing with a batch axis, or over several things that devices share differently.
         """
         if number not in self._shares:
-            self._shares[number] = self._find_shares(number)
+            self._shares[number] = self.whole.counts(number, averaged(self.graph.program, number))
         return self._shares[number]
-
-    def _find_shares(self, number: str) -> Sequence[int]:
-        found = {tuple(kinds[n].shape[0] for kinds in self.whole.types) for n in self._averaged(number)}
-        # Several variables may lead to a number; where they divide the batch in different ways, samples decide.
-        ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
-        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.whole.sizes
-
-    def _averaged(self, number: str) -> set[str]:
-        """Return the variables with a batch axis that a number without one is made of."""
-        program = self.graph.program
-        # A gradient op has the batch axis, too, but says nothing about what a metric is the mean of.
-        writers = {n: op for op in program.top_ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
-        found, seen, waiting = set(), {number}, [number]
-        while waiting:
-            op = writers.get(waiting.pop())
-            names = op.input_names() if op else []
-            batched = {n for n in names if program.var(n).shape[:1] == (-1,) and not program.var(n).persistable}
-            found |= batched
-            more = [n for n in names if n not in seen and n not in batched] if not batched else []
-            seen.update(more)
-            waiting += more
-        return found

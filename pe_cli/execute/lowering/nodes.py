@@ -166,7 +166,7 @@ def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:
         return node.op.attrs
     counts = g.shares(node.op.input_names()[0])
     # Devices may have different numbers of samples: the loss is the mean over all of them, not the mean of their means.
-    share = counts[g.whole.first + node.device] / max(1, sum(counts))
+    share = counts.own[node.device] / max(1, counts.total)
     return {**node.op.attrs, "value": float(node.op.attrs["value"]) * share}
 
 

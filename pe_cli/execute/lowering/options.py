@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import device
+from pe_cli.execute.lowering.batch_rows import Whole
 from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.execute.plan import work_stealing
 from pe_cli.execute.plan.cost import costs, wide
-from pe_cli.execute.plan.distributed import Whole
 from pe_cli.graph.ssa import Compute, Graph
 
 

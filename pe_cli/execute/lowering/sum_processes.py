@@ -241,7 +241,7 @@ class Told:
 def _row(lowering: GraphLowering, name: str, device: int, mine: bool) -> Buffer:
     """Return a variable's buffer on a device of this process, or room for that of another's."""
     whole = lowering.whole
-    return lowering.buffer(name, device - whole.first) if mine else Buffer("scratch", whole.types[device][name])
+    return lowering.buffer(name, device - whole.first) if mine else Buffer("scratch", whole.type_of(name, device))
 
 
 def _call(run: Callable[[Sequence[Array], Sequence[Array]], None], kind: str, touched: Sequence[Buffer]) -> Call:

@@ -22,14 +22,25 @@ def device_types(graph: Graph, feeds: Sequence[Feeds], whole: Sequence[tuple[Fee
         whole: feeds and samples of the devices of all processes, where there are several.
     """
     types = [concrete_types(graph.program, given) for given in feeds]
-    joined = {}
-    if graph.gathered:
-        # Rows that are merged over devices follow from all of them: types are inferred once for that, and again with it.
-        everyone = [concrete_types(graph.program, given) for given, samples in whole if samples] or [types[d] for d in graph.active]
-    for name in graph.gathered:
-        rows = sum(of[name].shape[0] for of in everyone)
-        joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
-    return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types
+    if not graph.gathered:
+        return types
+    # Rows that are merged over devices follow from all of them: types are inferred once for that, and again with it.
+    everyone = [concrete_types(graph.program, given) for given, samples in whole if samples] or [types[d] for d in graph.active]
+    return joined_types(graph, feeds, types, {name: sum(of[name].shape[0] for of in everyone) for name in graph.gathered})
+
+
+def joined_types(
+    graph: Graph, feeds: Sequence[Feeds], types: Sequence[Mapping[str, TensorType]], rows: Mapping[str, int]
+) -> list[dict[str, TensorType]]:
+    """Return the type of every variable on every device, where devices make some of them together.
+
+    Args:
+        graph, feeds: as for `device_types`.
+        types: what each device would have alone.
+        rows: of each variable that they make together.
+    """
+    joined = {name: types[0][name].with_shape(count, *types[0][name].shape[1:]) for name, count in rows.items()}
+    return [concrete_types(graph.program, given, joined) for given in feeds]
 
 
 def concrete_types(

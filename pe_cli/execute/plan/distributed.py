@@ -1,37 +1,35 @@
-"""A plan's place among several processes: its part of the batch, and how gradients are summed over all."""
+"""A plan's place among several processes: its part of the batch, and what processes tell each other of theirs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Summing
-from pe_cli.core.errors import PeError
+from pe_cli.collectives.protocol import Summing, left
 from pe_cli.core.types import TensorType
+from pe_cli.execute.batch_split import Sizes
+from pe_cli.execute.lowering.batch_rows import Asked, ToldRows, ToldWhole, Types, Whole
+from pe_cli.execute.lowering.types import concrete_types, device_types, joined_types
+from pe_cli.execute.request import Request
 from pe_cli.graph.ssa import Graph
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class Whole:
-    """The devices of all processes; this process has a contiguous range of them.
-
-    Args:
-        types: of every variable, by device.
-        sizes: samples of each device.
-        first: this process's first device.
-        peers: the processes; None where nothing runs.
-    """
-
-    types: Sequence[Mapping[str, TensorType]]
-    sizes: Sequence[int]
-    first: int = 0
-    peers: Summing | None = None
+def types_over_processes(graph: Graph, request: Request, peers: Summing | None) -> tuple[list[dict[str, TensorType]], Whole | None]:
+    """Return the type of every variable on every device of this process, and the devices of all processes; None for one alone."""
+    feeds, whole = [dict(given) for given in request.feeds], request.whole
+    if whole is None or peers is None:
+        return device_types(graph, feeds), None
+    if isinstance(whole, ToldRows):
+        own = [dict(of) for of in whole.types]
+        types = joined_types(graph, feeds, own, whole.joined) if graph.gathered else own
+        return types, ToldWhole(types, whole.sizes, peers.rank * len(graph.places), len(graph.places), peers, told=whole)
+    everyone = [(dict(given), samples) for given, samples in zip(*whole, strict=True)]
+    types = device_types(graph, feeds, everyone)
+    return types, whole_of(graph, whole, types, peers)
 
 
 def whole_of(
@@ -40,7 +38,7 @@ def whole_of(
     types: Sequence[Mapping[str, TensorType]],
     peers: Summing,
 ) -> Whole:
-    """Return the devices of all processes for a batch.
+    """Return the devices of all processes for a batch of which every process knows what the others are fed.
 
     Args:
         graph: of this process.
@@ -48,8 +46,6 @@ def whole_of(
         types: of every variable, by device of this process.
         peers: the processes, each with as many devices.
     """
-    from pe_cli.execute.lowering.types import concrete_types
-
     feeds, sizes = batch
     first = peers.rank * len(graph.places)
     known = {feeds[first + d]: found for d, found in enumerate(types)}
@@ -57,7 +53,7 @@ def whole_of(
         # Devices of other processes that are fed the same types have the same types inside: most batches need no inference twice.
         if given not in known:
             known[given] = concrete_types(graph.program, dict(given))
-    return Whole([known[given] for given in feeds], sizes, first, peers)
+    return Whole([known[given] for given in feeds], Sizes(sizes), first, len(graph.places), peers)
 
 
 class Told:
@@ -67,36 +63,88 @@ class Told:
         peers: the processes.
 
     Raises:
-        PeError: by `types` and `sizes`: one of them has ended instead.
+        PeError: by all methods: one of them has ended instead.
     """
 
     def __init__(self, peers: Summing) -> None:
         self._peers = peers
 
-    def _told(self, message: bytes) -> list[bytes]:
-        found = self._peers.gather(message)
-        # An empty message is a process that left its loop; to wait on would hang both until the watchdog ends them.
-        gone = [rank for rank, said in enumerate(found) if not said]
-        if gone:  # what a process says that ends
-            raise PeError(f"process {gone[0]} has ended, and this one goes on", hint="all processes take the same number of steps")
-        return found
-
     def longest(self, mine: Sequence[Array]) -> Array:
-        """Return the longest of the arrays of all devices, which have one axis of whole numbers."""
+        """Return an array as long as the longest of all devices, of zeros: its size is the value."""
         longest = max(mine, key=len)
-        # Length alone decides, and the first of equals wins, on every process alike: all have the messages in the order of ranks.
-        found = self._peers.gather(longest.astype("<i8").tobytes())
-        return np.frombuffer(max(found, key=len), "<i8").astype(longest.dtype)
+        _, most = self._peers.scan(np.array([len(longest)], np.int64), np.maximum)
+        return np.zeros(int(most[0]), longest.dtype)
 
-    def types(self, mine: Sequence[Mapping[str, Array]]) -> list[dict[str, TensorType]]:
-        """Return the types of what every device of all processes is fed."""
-        text = json.dumps([{name: [list(a.shape), str(a.dtype)] for name, a in part.items()} for part in mine])
-        told = [json.loads(message) for message in self._told(text.encode())]
-        return [{name: TensorType(tuple(shape), dtype) for name, (shape, dtype) in part.items()} for parts in told for part in parts]
+    def request(self, asked: Asked, parts: Sequence[Mapping[str, Array]], sizes: Sizes) -> Request:
+        """Return the request of a batch of which this process knows its own part alone.
 
-    def sizes(self, mine: Sequence[int]) -> list[int]:
-        """Return the samples of every device of all processes."""
-        return [size for message in self._told(json.dumps(list(mine)).encode()) for size in json.loads(message)]
+        Args:
+            asked: what is asked of the rows of others.
+            parts: per device of this process, what it is fed.
+            sizes: samples of every device of all processes.
+        """
+        feeds = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in parts]
+        rows = self.rows(asked, [concrete_types(asked.program, given) for given in feeds], sizes)
+        first = self._peers.rank * len(parts)
+        mine = tuple(sizes[first : first + len(parts)])
+        return Request(tuple(tuple(sorted(given.items())) for given in feeds), mine, asked.fetches, rows)
+
+    def rows(self, asked: Asked, types: Sequence[Types], sizes: Sizes) -> ToldRows:
+        """Tell the others the rows of this process's devices, and hear what follows from those of all.
+
+        Args:
+            asked: what is asked of them, the same on all processes.
+            types: of every variable, by device of this process; without those that devices make together.
+            sizes: samples of every device of all processes.
+        """
+        first = self._peers.rank * len(types)
+        mine = [sum(of[name].shape[0] for of in types) for name in asked.names]
+        # Devices without samples have no rows of a row-sparse gradient.
+        active = [of for of, samples in zip(types, sizes[first : first + len(types)], strict=True) if samples]
+        mine += [sum(of[name].shape[0] for of in active) for name in asked.joined]
+        before, totals = self._peers.scan(np.array(mine, np.int64), np.add)
+        named = dict(zip(asked.names, totals.tolist(), strict=False))
+        return ToldRows(
+            sizes,
+            named,
+            dict(zip(asked.names, before.tolist(), strict=False)),
+            dict(zip(asked.joined, totals[len(asked.names) :].tolist(), strict=True)),
+            self._uneven(asked.numbers, types, named),
+            self._by_device(asked.exchanged, types),
+            types,
+        )
+
+    def _uneven(self, numbers: Mapping[str, Sequence[str]], types: Sequence[Types], totals: Mapping[str, int]) -> frozenset[str]:
+        """Return the numbers whose variables divide the batch in different ways on some device."""
+        if not numbers:
+            return frozenset()
+        # Cross-multiplied, so that shares are compared without rounding.
+        mine = [
+            any(of[name].shape[0] * totals[names[0]] != of[names[0]].shape[0] * totals[name] for of in types for name in names[1:])
+            for names in numbers.values()
+        ]
+        _, found = self._peers.scan(np.array(mine, np.int64), np.add)
+        return frozenset(number for number, count in zip(numbers, found.tolist(), strict=True) if count)
+
+    def _by_device(self, names: Sequence[str], types: Sequence[Types]) -> dict[str, tuple[int, ...]]:
+        """Return the rows of variables on every device of all processes: rows that all send to all are as many messages anyway."""
+        if not names:
+            return {}
+        mine = np.array([[of[name].shape[0] for name in names] for of in types], np.int64)
+        found = np.frombuffer(b"".join(self._peers.gather(mine.tobytes())), np.int64).reshape(-1, len(names))
+        return {name: tuple(found[:, i].tolist()) for i, name in enumerate(names)}
+
+    def sizes(self, mine: Sequence[int]) -> Sizes:
+        """Return the samples of every device of all processes.
+
+        Raises:
+            PeError: one of them has ended its loop instead.
+        """
+        told = self._peers.gather(np.array(mine, np.int64).tobytes())
+        # An empty message is a process that left its loop; to wait on would hang both until the watchdog ends them.
+        if not all(told):
+            raise left(next(rank for rank, said in enumerate(told) if not said))
+        return Sizes(np.frombuffer(b"".join(told), np.int64).tolist())
 
 
 def types_of_all(arrays: Mapping[str, Array], sizes: Sequence[int], batched: Collection[str]) -> list[dict[str, TensorType]]:

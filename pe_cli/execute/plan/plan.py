@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,18 +15,18 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.diagnostics.task_errors import failed_task
+from pe_cli.execute.lowering.batch_rows import Counts
 from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering, written_elsewhere
 from pe_cli.execute.lowering.sum_processes import under_way
 from pe_cli.execute.lowering.tasks import Task
-from pe_cli.execute.lowering.types import device_types
 from pe_cli.execute.memory import alias_check
 from pe_cli.execute.memory.arenas import Arenas
 from pe_cli.execute.memory.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.execute.plan.async_fetches import AsyncFetches
-from pe_cli.execute.plan.distributed import whole_of
+from pe_cli.execute.plan.distributed import types_over_processes
 from pe_cli.execute.plan.feed_slots import PlanSlot
 from pe_cli.execute.plan.refitting import Pairs, match_tasks
 from pe_cli.execute.plan.task_order import Range, Rules, delayed, dependencies
@@ -47,16 +47,17 @@ FITS = 0.95
 SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
 HOST = 1 << 62
+_Kept = TypeVar("_Kept")
 
 
-class _Found(dict[str, Sequence[int]]):
+class _Found(dict[str, _Kept]):
     """What a function says of names, kept."""
 
-    def __init__(self, find: Callable[[str], Sequence[int]]) -> None:
+    def __init__(self, find: Callable[[str], _Kept]) -> None:
         super().__init__()
         self._find = find
 
-    def __missing__(self, name: str) -> Sequence[int]:
+    def __missing__(self, name: str) -> _Kept:
         found = self[name] = self._find(name)
         return found
 
@@ -73,12 +74,12 @@ class Plan:
         tasks: in order, for pictures.
         step: what runs.
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
-        counts: the same for every device of all processes.
+        counts: the same for every device of this process, and for those of all together.
         samples: of every device of all processes.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it, and a variable that has so many rows.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(  # noqa: PLR0913 - independent options
         self,
         graph: Graph,
         request: Request,
@@ -110,13 +111,10 @@ class Plan:
         self._build(threads, progress, SPARE if roomy else 0)
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
-        graph, peers = self.graph, self._peers
-        everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
-        types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
-        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
+        types, whole = types_over_processes(self.graph, request, self._peers)
+        made = lowering(self.graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
         tasks = lower(made, like)
-        return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
+        return made, delayed(tasks, self.graph) if self._execution.allow_op_delay else tasks
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -185,11 +183,11 @@ class Plan:
         lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
 
         def shares_of(number: str) -> list[int]:
-            shares = lowering.shares(number)
-            return [shares[lowering.whole.first + d] for d in active]
+            own = lowering.shares(number).own
+            return [own[d] for d in active]
 
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
-        self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
+        self.counts: Mapping[str, Counts] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
         # On a card every feed is lent: the step itself copies it there from where the caller has it.
         host = device(self.graph.places[0].kind).is_host

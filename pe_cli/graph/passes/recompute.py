@@ -149,8 +149,8 @@ class _Segment:
         return self._block.create_var(program.unique(f"{name}@AGAIN"), self._block.var(name).type, stop_gradient=True).name
 
     def _gates(self, repeated: list[Operator], inner: Collection[str]) -> list[Operator]:
-        # Without something to wait for, the scheduler could repeat all segments at the beginning of the backward pass.
         """Return operators that hand on what the copies read from outside once the gradient that comes first is there."""
+        # Without something to wait for, the scheduler could repeat all segments at the beginning of the backward pass.
         op = self._ops[self.place]
         waited = [n for n in dict.fromkeys(op.input_names()) if any(self._end <= p < self.place for p in self._uses.writes.get(n, ()))]
         read = dict.fromkeys(n for each in repeated for n in _read(each) if n not in inner and not self._block.var(n).persistable)

@@ -7,6 +7,8 @@ from pe_cli.io.fluid.operator_reader import Reader, reads
 
 #: Activations of recurrent units by their number.
 _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
+#: Attribute of an im2sequence whose sequences nobody asks for.
+PLAIN_ROWS = "@plain_rows"
 
 
 @reads("lstm", "lstmp")
@@ -33,7 +35,13 @@ def _im2sequence(o: Reader) -> None:
         raise PeError("the sizes of its images are variables")
     forms = (("kernels", [1, 1]), ("strides", [1, 1]), ("paddings", [0] * 4))
     windows = [[int(n) for n in o.attr(name, default)] for name, default in forms]
-    o.give("Out", o.layer("im2sequence", o.one("X"), *windows))
+    rows = o.layer("im2sequence", o.one("X"), *windows)
+    if o.attr(PLAIN_ROWS, False):
+        o.give("Out", rows)
+        return
+    (height, width), (down, across), around = o.one("X").shape[2:], windows[1], windows[2]
+    counts = [(height + around[0] + around[2] - windows[0][0]) // down + 1, (width + around[1] + around[3] - windows[0][1]) // across + 1]
+    o.emit("even_sequences", {"X": rows}, {"Out": o.out()}, {"rows": counts[0] * counts[1]})
 
 
 @reads("sequence_conv")

@@ -25,6 +25,36 @@ def _interp(made: Written, op: Operator) -> None:
     made.same(op, leave=("out_size",), interp_method=op.type.removesuffix("_interp"), data_layout="NCHW")
 
 
+@writes("cast")
+def _cast(made: Written, op: Operator) -> None:
+    made.same(op, in_dtype=made.block.var(op.inputs["X"][0]).dtype)
+
+
+@writes("lstm")
+def _lstm(made: Written, op: Operator) -> None:
+    if not op.inputs.get("ProjWeight"):
+        made.same(op, leave=("proj_activation",))
+        return
+    outputs = {"Projection": op.outputs["Hidden"], "Cell": op.outputs["Cell"]}
+    made.emit("lstmp", op.inputs, outputs, dict(op.attrs))
+
+
+@writes("sequence_mask")
+def _sequence_mask(made: Written, op: Operator) -> None:
+    if not op.inputs.get("Maxlen"):
+        made.same(op)
+        return
+    steps = made.beside(f"{op.outputs['Y'][0]}.steps", "int32")
+    from_ = made.block.var(op.inputs["Maxlen"][0]).dtype
+    made.emit("cast", {"X": op.inputs["Maxlen"]}, {"Out": [steps]}, {"in_dtype": from_, "out_dtype": "int32"})
+    made.emit(op.type, {"X": op.inputs["X"], "MaxLenTensor": [steps]}, op.outputs, {"maxlen": -1, "out_dtype": op.attrs["out_dtype"]})
+
+
+@writes("ctc_align_sequences")
+def _ctc_align_sequences(made: Written, op: Operator) -> None:
+    made.same(op, "ctc_align", padding_value=0)
+
+
 @writes("assign_value")
 def _assign_value(made: Written, op: Operator) -> None:
     kind = op.attrs["dtype"]

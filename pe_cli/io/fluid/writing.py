@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pe_cli.io.fluid import program_desc, writers
+from pe_cli.io.fluid.fused_writers import Fused
 from pe_cli.io.fluid.operator_writer import WRITERS, NotWritten, Written, forms
 from pe_cli.io.fluid.program_desc import (
     ELEMENT_NUMBERS,
@@ -36,9 +37,11 @@ def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Se
             made.declare(v)
         else:
             lost[f"elements of {v.dtype}"] += 1
+    fused = Fused(block, fetches)
     for op in block.ops:
         try:
-            _append(made, op)
+            if not fused.write(made, op):
+                _append(made, op)
         except NotWritten as error:
             lost[error.message] += 1
     if len(program.blocks) > 1:

@@ -208,8 +208,8 @@ class Writer:
         return [(names[n], kinds[names[n]].computed) for n in region.results]
 
     def body(self, inputs: Sequence[Named], outputs: Sequence[Named]) -> Inside:
-        # An output that is also an input, or another output, gets a node of its own.
         """Return the nodes that were written as an attribute of another node; no two outputs are one value."""
+        # An output that is also an input, or another output, gets a node of its own.
         return Inside(self._graph.nodes, inputs, [(self.node("Identity", [n]), kind) for n, kind in outputs])
 
     def const(self, value: Any, like: str | None = None, dtype: str | None = None) -> str:

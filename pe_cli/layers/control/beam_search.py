@@ -71,25 +71,31 @@ class BeamSearch:
         kind = next((v.dtype for v in starts.values() if v.dtype in FLOATS), "float32")
         scores = self._first_scores(sample, kind)
         ended = _filled(sample, [self.size], kind, 0.0)
+        # One step of the decoder is written once and runs for all beams: a beam is a row of a larger batch.
         loop = Scan(block)
         before, held = loop.state(token), {name: loop.state(v) for name, v in repeated.items()}
         total, done = loop.state(scores), loop.state(ended)
         logits, after = body(before, held)
         self._check(logits)
         best, ids, parents = self._choose(logits, total, done)
+        # parents count the beams of a sample; with the row of its first beam they are rows of the batch.
         rows = find("reshape").fn(find("elementwise_add").fn(parents, first), [-1])
         loop.update(before, find("reshape").fn(ids, [-1, 1]))
         for name, state in held.items():
             loop.update(state, find("gather").fn(after[name], rows))
+        # Whether a beam has ended goes with it to its new place.
         stays = find("reshape").fn(find("gather").fn(find("reshape").fn(done, [-1, 1]), rows), [-1, self.size])
         loop.update(total, best)
         loop.update(done, find("elementwise_max").fn(stays, self._is_end(ids, kind)))
         loop.output(ids)
         loop.output(parents)
         own = {first.name}
+        # What the body reads from outside has a row per sample, and is needed for every beam; the table of first rows is made for beams
+        # already.
         (all_ids, all_parents), finals = loop.close(
             steps=self.steps, captured=lambda v: v if v.name in own or v.shape[:1] != (-1,) else _repeated(v, self.size)
         )
+        # Only now are whole sequences put together: steps kept the choices, and each beam's way back through them is followed.
         found = find("transpose").fn(find("gather_tree").fn(all_ids, all_parents), [1, 2, 0])
         top = find("reshape").fn(find("slice").fn(found, [1], [0], [1]), [-1, self.steps])
         made = [top, found, finals[-2]]
@@ -119,6 +125,7 @@ class BeamSearch:
         end = find("one_hot").fn(find("fill_constant").fn([1, 1], "int64", float(self.end)), width)
         only = find("scale").fn(find("reshape").fn(end, [width]), -NEVER, NEVER)  # 0 for the end token, else never
         only = only if only.dtype == logits.dtype else find("cast").fn(only, logits.dtype)
+        # A beam that has ended goes on with the end token at no cost, and with nothing else.
         going = find("elementwise_mul").fn(logs, find("scale").fn(done, -1.0, 1.0), 0)
         over = find("elementwise_mul").fn(find("elementwise_add").fn(find("zeros_like").fn(logs), only), done, 0)
         every = find("elementwise_add").fn(find("elementwise_add").fn(going, over), total, 0)

@@ -19,6 +19,7 @@ class Scan:
     Args:
         block: that ops are appended to; the main program's by default.
     """
+    # No body of its own: layers append to the current block as everywhere, and `close` cuts what they have appended out into a region.
 
     def __init__(self, block: Block | None = None) -> None:
         self.outline = Outline(block or default_main_program().main_block)
@@ -82,7 +83,9 @@ class Scan:
         """
         block, outline = self.block, self.outline
         outline.cut()
+        # Variables from outside that the body writes are states as well, whose last value is written back.
         kept = outline.written
+        # What the body only reads is handed in once; all others change from step to step.
         read = [n for n in outline.captured if n not in kept]
         inits = [*(init for init, _ in self._states.values()), *kept]
         args = [*(n for _, n in self._inputs), *self._states, *kept, *read]
@@ -96,6 +99,7 @@ class Scan:
         given = {slot: names for slot, names in ins.items() if names}
         made = {slot: names for slot, names in (("Out", outs), ("Final", [*finals, *kept])) if names}
         block.append_op("scan", given, made, {"body": region, "backwards": backwards, "steps": steps})
+        # Gradients flow out of a loop only where they flow into what it collects.
         for name, inner in zip((*outs, *finals), (*region.results[len(updates) :], *region.results), strict=False):
             block.vars[name].stop_gradient = region.block.vars[inner].stop_gradient
         return [block.var(n) for n in outs], [block.var(n) for n in finals]
@@ -181,6 +185,7 @@ def collecting_while(
     """
     block = default_main_program().main_block
     test, held = _with_states(block, states)
+    # Condition and body are two regions over the same states, each with names of its own for them.
     flag = condition(held)
     test.cut()
     rounds, again = _with_states(block, states)
@@ -228,6 +233,7 @@ def append_while(
         varying: states have other sizes from round to round.
     """
     kept = rounds.written
+    # Both regions get the same arguments, whether they read them or not: the op hands one list to either.
     captured = [n for n in dict.fromkeys([*test.captured, *rounds.captured]) if n not in kept]
     results = [*(v.name for v in after), *kept, *(v.name for v in outputs)]
     body = rounds.region([*held, *kept, *captured], results, len(after) + len(kept))
@@ -259,7 +265,9 @@ def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variab
     block = yes.block
     if len(results[0]) != len(results[1]):
         raise PeError(f"one branch gives {len(results[0])} variables, the other {len(results[1])}", hint="give as many from both")
+    # What one branch writes outside is a result of both: where the other one runs, the old value is handed through.
     kept = list(dict.fromkeys([*yes.written, *no.written]))
+    # A branch may return a variable from outside as it is; then it has to be handed in to be handed out.
     passed = [v.name for of, row in zip((yes, no), results, strict=True) for v in row if of.passes(v.name)]
     args = list(dict.fromkeys([*kept, *yes.captured, *no.captured, *passed]))
     regions = [of.region(args, [*(v.name for v in row), *kept]) for of, row in zip((yes, no), results, strict=True)]

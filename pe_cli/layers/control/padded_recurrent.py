@@ -38,6 +38,7 @@ class _Way:
             after = self.step(inputs[0], states[0])
             if counts is None:
                 return [after], [after]
+            # Behind the end of a sequence the state stays, and the output is 0: the change is multiplied by whether the step counts.
             change = self.helper.one("elementwise_sub", {"X": after, "Y": states[0]})
             held = self.helper.one("elementwise_mul", {"X": change, "Y": inputs[1]}, {"axis": 0})
             out = self.helper.one("elementwise_mul", {"X": after, "Y": inputs[1]}, {"axis": 0})
@@ -77,6 +78,7 @@ def _stacked(
     count, ends = num_layers * len(ways), list[Variable]()
     starts, counts = rows_of(helper, init_h, count), _counts(helper, x, lengths)
     for number in range(num_layers):
+        # Dropout lies between layers, as in the original and in cuDNN: not before the first and not behind the last.
         if number and dropout_prob:
             rate = {"dropout_prob": dropout_prob, "is_test": is_test, "dropout_implementation": "upscale_in_train"}
             x, _ = helper.op("dropout", {"X": x}, rate, ("Out", "Mask"))
@@ -84,6 +86,7 @@ def _stacked(
         for back in ways:
             ending = "" if count == 1 else f"_l{number}{'_reverse' * (len(ways) > 1 and back)}"
             made = parameters_of(helper, attrs, ending, x.shape[2], hidden_size, gates, x.dtype)
+            # The products with the inputs are made for all steps at once; only those with the state wait for each other.
             projected = _product(helper, x, made["WeightIh"], made.get("BiasIh"))
             start = starts[len(ends)]
             if start is None:
@@ -168,11 +171,13 @@ def gru(
 
     def mixed(projected: Variable, update: Variable, seen: Variable, state: Variable) -> Variable:
         fresh = helper.one("tanh", {"X": helper.one("elementwise_add", {"X": projected, "Y": seen})})
+        # z h + (1 - z) fresh with one multiplication.
         old = helper.one("elementwise_sub", {"X": state, "Y": fresh})
         return helper.one("elementwise_add", {"X": helper.one("elementwise_mul", {"X": old, "Y": update}), "Y": fresh})
 
     def after(weight: Variable, bias: Variable | None) -> Step:
         def step(projected: Variable, state: Variable) -> Variable:
+            # cuDNN's form: the reset gate weighs the product with the state, so that all three products are one.
             around = _product(helper, state, weight, bias)
             parts = [find("split").fn(v, [2 * hidden_size, hidden_size], 1) for v in (projected, around)]
             both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": parts[0][0], "Y": parts[1][0]})})
@@ -191,6 +196,7 @@ def gru(
             around = _product(helper, state, gates, shifts[0])
             both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": first, "Y": around})})
             reset, update = find("split").fn(both, 2, 1)
+            # The form of the first paper weighs the state before the product, which so waits for the reset gate.
             seen = _product(helper, helper.one("elementwise_mul", {"X": reset, "Y": state}), inner, shifts[1])
             return mixed(last, update, seen, state)
 

@@ -19,6 +19,7 @@ def _entries(text: str) -> dict[str, str]:
     names: list[str] = []
     for line in text.split("\n"):
         match = _ENTRY.match(line)
+        # Only a line that has nothing but names before its colon begins an entry: a sentence may have a colon, too.
         if match and all(re.fullmatch(r"[\w-]+", name.strip()) for name in match[1].split(",")):
             names = [name.strip() for name in match[1].split(",")]
             found |= dict.fromkeys(names, line[match.end() :])

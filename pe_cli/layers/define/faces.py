@@ -35,6 +35,7 @@ def resolved(definition: OpDef, face: Face) -> list[tuple[Word, Slot | Attr | No
         if word.name in ("name", "act") and not word.target:
             found.append((word, None))
             continue
+        # A word that is no attribute's name stands for the next input that no word names.
         target = word.target or (word.name if word.name in attrs else left.pop(0) if left else "")
         if target not in slots and target not in attrs:
             raise ValueError(f"op {definition.name}: a face takes {word.name}, for which there is no slot or attribute")
@@ -96,6 +97,7 @@ def make_layer(definition: OpDef, face: Face) -> Callable[..., Variable | tuple[
             return helper.activate(found[returned[0]], values.get("act"))
         return tuple(found[slot] for slot in returned)
 
+    # Made functions have no source to read: what a config may write is taken from their signatures.
     made.__name__ = made.__qualname__ = name
     made.__module__ = definition.module
     made.__signature__ = signature  # type: ignore[attr-defined]

@@ -187,6 +187,7 @@ class LayerHelper:
         """Append the initialiser to the startup program, unless another main program of it did."""
         start = self.startup.main_block
         found = start.vars.get(made.name)
+        # Several main programs, such as those of training and evaluation, may share a startup program: the first one initialises.
         if found is None:
             initializer(made, start)
         elif found.type != made.type:
@@ -240,6 +241,7 @@ class LayerHelper:
 def _unused(program: Program, layer_type: str) -> str:
     """Return `fc_0`, `fc_1`, ...: the first that is no variable's prefix."""
     taken = program.vars
+    # A program that was read from a file has names that its counter does not know.
     while True:
         name = program.unique(layer_type)
         if not any(f"{name}.{part}_0" in taken for part in ("w", "b", "tmp")):

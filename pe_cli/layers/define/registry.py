@@ -213,6 +213,7 @@ def find(name: str) -> LayerDef:
     Raises:
         PeError: there is none, with the closest name as a hint.
     """
+    # A layer of a module that is loaded is found without importing all others, which takes longer than small runs.
     catalogue = LAYERS if name in LAYERS else discover()
     if name not in catalogue and name in REPLACEMENTS:
         why, use = REPLACEMENTS[name]

@@ -93,6 +93,7 @@ def sizes_for(helper: LayerHelper, x: Variable, sizes: Sequence[int]) -> list[in
     """
     if sum(s == -1 for s in sizes[1:]) > 1:
         raise helper.error(f"{helper.layer_type}: too few sizes of {x} are known", hint="declare all but the batch axis")
+    # 0 keeps the size that a batch has, so that one other size may be left to reshape.
     return [0 if i == 0 and s == -1 else s for i, s in enumerate(sizes)]
 
 

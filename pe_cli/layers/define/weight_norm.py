@@ -63,6 +63,7 @@ def weight_norm(
     lengths = helper.create(wishes, f"{name}_g", kind.with_shape(*lengths_shape(kind.shape, dim)), None)
     directions = helper.create(wishes, f"{name}_v", kind, initializer)
     start = helper.startup.main_block
+    # The lengths begin as those of the drawn directions, so that the weight begins as the initializer says.
     if lengths.name not in start.vars:
         declare(lengths, start)
         start.append_op("norm_except_dim", {"X": directions.name}, {"Out": lengths.name}, {"dim": dim}, at=lengths.at)

@@ -91,9 +91,11 @@ def multi_box_head(
         for part, width, what in zip(parts[:2], (4, num_classes), ("loc", "conf"), strict=True):
             own = f"{name}.{what}{i}" if name else None
             made = find("conv2d").fn(x, boxes.shape[2] * width, kernel_size, stride, pad, name=own)
+            # Channels last, so that the numbers of one box lie side by side, then a row for each box of an image.
             part.append(find("reshape").fn(find("transpose").fn(made, [0, 2, 3, 1]), [0, -1, width]))
         for part, v in zip(parts[2:], (boxes, variances), strict=True):
             part.append(find("reshape").fn(v, [-1, 4]))
+    # Predictions are joined by image, priors once for all images.
     found = [p[0] if maps == 1 else find("concat").fn(p, axis) for p, axis in zip(parts, (1, 1, 0, 0), strict=True)]
     for v in found[2:]:
         v.stop_gradient = True
@@ -102,6 +104,7 @@ def multi_box_head(
 
 def _sizes(base: float, low: int, high: int, maps: int) -> tuple[Sizes, Sizes]:
     """Return the least and largest sides of boxes for each feature map, in pixels."""
+    # Two maps have ratios of their own, 10% and 20%; the others share the range, as in SSD's first code.
     step = math.floor((high - low) / (maps - 2))
     ratios = range(low, high + 1, step)
     least, most = [[base * r / 100.0] for r in ratios], [[base * (r + step) / 100.0] for r in ratios]

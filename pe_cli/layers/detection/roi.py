@@ -19,6 +19,7 @@ def owned(helper: LayerHelper, rois: Variable, counts: Variable | None, offsets:
         if rois.shape[1] < 0 or counts is not None or offsets is not None:
             message = f"{helper.layer_type}: rois {rois} belong to their images, and their number must be known"
             raise helper.error(message, hint="leave batch_roi_nums and rois_lod out, or reshape rois to [-1, 4]")
+        # Padded regions are dealt evenly: every image has as many rows as any other.
         like = {"shape": [-1], "dtype": "int64", "value": float(rois.shape[1])}
         counts = helper.one("fill_constant_batch_size_like", {"Input": rois}, like)
         rois = helper.one("reshape", {"X": rois}, {"shape": [-1, rois.shape[2]]})

@@ -96,6 +96,7 @@ def rpn_target_assign(
 
 def _taken(helper: LayerHelper, x: Variable, index: Variable) -> Variable:
     """Return rows of x; those that are taken twice add their gradients up."""
+    # A row that is chosen twice, as those that fill up are, must not lose a gradient.
     return helper.one("gather", {"X": x, "Index": index})
 
 

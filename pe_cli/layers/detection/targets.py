@@ -159,6 +159,7 @@ def ssd_loss(
         return loss
 
     first, _ = _assign(helper, labels, match, background_label)
+    # The loss before mining only says which negatives are worst; no gradient goes through the choice.
     before = one("reshape", {"X": class_loss(first)}, {"shape": [-1, priors]})
     before.stop_gradient = True
     mined: dict[str, Any] = {"neg_pos_ratio": float(neg_pos_ratio), "neg_dist_threshold": float(neg_overlap), "mining_type": mining_type}
@@ -166,6 +167,7 @@ def ssd_loss(
     match, negative = helper.op("mine_hard_examples", inputs, mined, ("UpdatedMatchIndices", "NegMask"))
     _constant(match, negative)
     boxes, box_weight = _assign(helper, codes, match, background_label)
+    # Negatives count for the classes alone: they have no box to be moved to.
     target, class_weight = _assign(helper, labels, match, background_label, NegMask=negative)
     parts = []
     weighed = (
@@ -179,5 +181,6 @@ def ssd_loss(
     total: Variable = find("reduce_sum").fn(one("reshape", {"X": both}, {"shape": [-1, priors]}), 1, True)
     if not normalize:
         return total
+    # By the boxes that are matched, over the whole batch, as in the paper: there are many more negatives, which must not dilute them.
     count = find("reduce_sum").fn(one("cast", {"X": box_weight}, {"out_dtype": total.dtype}))
     return one("elementwise_div", {"X": total, "Y": count})

@@ -30,7 +30,7 @@ def label_smooth(
         Shape of label.
 
     Raises:
-        PeError: label is no float, epsilon is not from 0 to 1, or shapes do not fit.
+        PeError: label is no float, its number of classes is not known, epsilon is not from 0 to 1, or shapes do not fit.
 
     Source:
         fluid.layers.label_smooth; Szegedy et al. 2016, section 7.
@@ -40,6 +40,10 @@ def label_smooth(
     if not label.dtype.startswith("float"):
         hint = "put a layer of type one_hot before it, or use smoothed_cross_entropy with class numbers"
         raise helper.error(f"label_smooth: label must be float32 or float64, got {label.type}", hint=hint)
+    if prior_dist is None and (not label.shape or label.shape[-1] < 1):
+        hint = "declare the feed with its sizes, or give prior_dist"
+        raise helper.error(f"label_smooth: how many classes {label.type} has is not known", hint=hint)
+    # Uniform smoothing adds one number everywhere, which `scale` does without a tensor of the classes' size.
     spread = epsilon / label.shape[-1] if prior_dist is None else 0.0
     out = helper.one("scale", {"X": label}, {"scale": 1.0 - epsilon, "bias": spread})
     if prior_dist is not None:
@@ -107,6 +111,7 @@ def focal_loss(logits: Variable, label: Variable, gamma: float = 2.0, name: str 
     if gamma == 0:
         return loss
     negative = helper.one("scale", {"X": loss}, {"scale": -1.0})
+    # p is exp(-loss): the op before has the stable form, so no second softmax is needed.
     likely = helper.one("exp", {"X": negative})
     away = helper.one("relu", {"X": helper.one("scale", {"X": likely}, {"scale": -1.0, "bias": 1.0})})  # rounding may make it -1e-8
     return helper.one("elementwise_mul", {"X": helper.one("pow", {"X": away}, {"factor": gamma}), "Y": loss})
@@ -144,6 +149,7 @@ def binary_focal_loss(
     loss = helper.one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": label})
     if gamma:
         s = helper.one("sigmoid", {"X": x})
+        # 1 - p where the label is 1, p where it is 0: label + s - 2 label s is both without a branch.
         both = helper.one("scale", {"X": helper.one("elementwise_mul", {"X": label, "Y": s})}, {"scale": 2.0})
         away = helper.one("elementwise_sub", {"X": helper.one("elementwise_add", {"X": label, "Y": s}), "Y": both})
         weight = helper.one("pow", {"X": helper.one("relu", {"X": away})}, {"factor": gamma})
@@ -184,8 +190,10 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
         raise helper.error(text, hint="gamma at least 0, alpha from 0 to 1, and a known number of classes")
     numbers = label if label.dtype == "int64" else helper.one("cast", {"X": label}, {"out_dtype": "int64"})
     none = helper.one("fill_constant", {}, {"shape": [1], "dtype": "int64", "value": -1.0})
+    # -1 marks boxes that do not count; their row is computed as the background and then weighed with 0.
     counts = helper.one("not_equal", {"X": numbers, "Y": none})
     numbers = helper.one("elementwise_mul", {"X": numbers, "Y": helper.one("cast", {"X": counts}, {"out_dtype": "int64"})})
+    # One class more, the background, whose column is cut off again: an object of class c is column c - 1.
     rows = helper.one("one_hot", {"X": numbers}, {"depth": x.shape[1] + 1})
     target = helper.one("slice", {"Input": rows}, {"axes": [1], "starts": [1], "ends": [x.shape[1] + 1]})
     if target.dtype != x.dtype:

@@ -98,6 +98,7 @@ def auc(
     bins = num_thresholds + 1
     size = (1 + slide_steps) * bins + 1
     areas, kept = [], []
+    # The same counts twice: those of the last steps, which forget, and those of all batches.
     for steps, shape in ((slide_steps, [size]), (0, [1, bins])):
         counts = []
         for _ in range(2):

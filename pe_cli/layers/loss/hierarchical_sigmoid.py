@@ -81,11 +81,14 @@ def path_costs(
         is_sparse: rows of given paths are looked up, so that gradients are row-sparse; else one op does all.
     """
     table, code = given
+    # Without row-sparse gradients one op does everything; with them the rows of the path have to be looked up by an op that has such
+    # gradients.
     if not is_sparse or table is None or code is None:
         inputs = {"X": x, "W": w, "Label": label, "PathTable": table, "PathCode": code, "Bias": bias}
         return helper.op("hierarchical_sigmoid", inputs, {"num_classes": max(2, classes)}, ("Out", "PreOut"))[0]
     depth = table.shape[1]
     zero = find("scale").fn(table, 0.0)
+    # 1 for the nodes of the path, 0 where the table has a negative number.
     there = find("scale").fn(find("elementwise_min").fn(table, zero), 1.0, 1.0)
     begin = find("expand").fn(find("slice").fn(table, [1], [0], [1]), [1, depth])  # a node of the path stands for what it lacks
     index = find("elementwise_add").fn(
@@ -96,6 +99,7 @@ def path_costs(
     if bias is not None:
         shift = helper.one("lookup_table_v2", {"W": bias, "Ids": index}, {"padding_idx": -1})
         answers = find("elementwise_add").fn(answers, shift)
+    # Answers are cut as in the op, beyond which a float32 sigmoid is 0 or 1 anyway.
     answers = find("clip").fn(find("reshape").fn(answers, [-1, depth]), -LIMIT, LIMIT)
     kind = x.dtype
     costs = find("sigmoid_cross_entropy_with_logits").fn(answers, find("cast").fn(code, kind))

@@ -82,6 +82,7 @@ def triplet_margin_loss(
     near = _distance(helper, anchor, positive, epsilon)
     far = _distance(helper, anchor, negative, epsilon)
     if swap:
+        # Swapped: the negative may be nearer to the positive, which then is the harder pair.
         far = helper.one("elementwise_min", {"X": far, "Y": _distance(helper, positive, negative, epsilon)})
     gap = helper.one("elementwise_sub", {"X": near, "Y": far})
     return helper.one("relu", {"X": helper.one("scale", {"X": gap}, {"bias": margin})})
@@ -115,6 +116,7 @@ def info_nce(queries: Variable, keys: Variable, temperature: float = 0.07, name:
         raise helper.error(f"info_nce: temperature must be > 0, got {temperature:g}")
     _check_rows(helper, queries, keys)
     one, two = (_unit(helper, v) for v in (queries, keys))
+    # The own key's score is made as a sum of products, not taken from the matrix: its gradient need not touch the other keys.
     own = _row_sum(helper, helper.one("elementwise_mul", {"X": one, "Y": two}))
     own = helper.one("scale", {"X": own}, {"scale": 1.0 / temperature})
     scores = helper.one("matmul", {"X": one, "Y": two}, {"transpose_Y": True, "alpha": 1.0 / temperature})
@@ -153,9 +155,11 @@ def cosine_embedding_loss(
         raise helper.error(f"cosine_embedding_loss: margin must be from -1 to 1, got {margin:g}")
     _check_rows(helper, first, second)
     product = _row_sum(helper, helper.one("elementwise_mul", {"X": first, "Y": second}))
+    # A small number below the root: rows of zeros have a length and a gradient.
     squares = [helper.one("scale", {"X": _row_sum(helper, helper.one("square", {"X": v}))}, {"bias": 1e-12}) for v in (first, second)]
     length = helper.one("sqrt", {"X": helper.one("elementwise_mul", {"X": squares[0], "Y": squares[1]})})
     cosine = helper.one("elementwise_div", {"X": product, "Y": length})
+    # Labels are 1 and -1 here: half of them and a half more is 1 and 0.
     same = helper.one("scale", {"X": _label(helper, label, first)}, {"scale": 0.5, "bias": 0.5})
     other = helper.one("scale", {"X": same}, {"scale": -1.0, "bias": 1.0})
     near = helper.one("elementwise_mul", {"X": helper.one("scale", {"X": cosine}, {"scale": -1.0, "bias": 1.0}), "Y": same})
@@ -202,6 +206,7 @@ def _distance(helper: LayerHelper, a: Variable, b: Variable, epsilon: float) -> 
 
 def _unit(helper: LayerHelper, x: Variable) -> Variable:
     """Return the rows of x with length 1; rows of zeros stay."""
+    # So small that only rows of zeros notice; without it their length would be divided by 0.
     squares = helper.one("scale", {"X": _row_sum(helper, helper.one("square", {"X": x}))}, {"bias": 1e-24})
     return helper.one("elementwise_mul", {"X": x, "Y": helper.one("rsqrt", {"X": squares})})
 

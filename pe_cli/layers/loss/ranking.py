@@ -37,6 +37,7 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
     along = {"dim": [1], "keep_dim": True}
     score = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": input, "Y": right})}, along)
     gap = helper.one("elementwise_add", {"X": helper.one("scale", {"X": input}, {"scale": -1.0}), "Y": score})
+    # The label's own gap is 0, whose ln sigmoid is not 0: it is left out.
     other = helper.one("scale", {"X": right}, {"scale": -1.0, "bias": 1.0})
     ahead = helper.one("elementwise_mul", {"X": helper.one("logsigmoid", {"X": gap}), "Y": other})
     return helper.one("scale", {"X": helper.one("reduce_sum", {"X": ahead}, along)}, {"scale": -1.0 / (classes - 1)})
@@ -67,6 +68,7 @@ def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None
     helper.check_same(left, right, label)
     gap = helper.one("elementwise_sub", {"X": left, "Y": right})
     won = helper.one("elementwise_mul", {"X": label, "Y": gap})
+    # softplus is ln(1 + exp(gap)) without overflow.
     return helper.one("elementwise_sub", {"X": helper.one("softplus", {"X": gap}), "Y": won})
 
 
@@ -138,6 +140,7 @@ def _entropy(helper: LayerHelper, scores: Variable, target: Variable) -> Variabl
     """Return ln sum exp scores - sum target scores of every row: a cross entropy that a batch without rows has, too."""
     along = {"dim": [1], "keep_dim": True}
     top = helper.one("reduce_max", {"X": scores}, along)
+    # The largest is subtracted and added again: whatever it is, the result is the same, so it needs no gradient.
     top.stop_gradient = True
     powers = helper.one("exp", {"X": helper.one("elementwise_sub", {"X": scores, "Y": top})})
     whole = helper.one("elementwise_add", {"X": helper.one("log", {"X": helper.one("reduce_sum", {"X": powers}, along)}), "Y": top})
@@ -147,6 +150,7 @@ def _entropy(helper: LayerHelper, scores: Variable, target: Variable) -> Variabl
 
 def _same_label(helper: LayerHelper, labels: Variable, dtype: str) -> Variable:
     """Return [batch, batch] shares: for each sample equal ones of all samples with its label."""
+    # In float64, which holds every int64 label that a data set has exactly (up to 2^53).
     column = helper.one("reshape", {"X": helper.one("cast", {"X": labels}, {"out_dtype": "float64"})}, {"shape": [-1, 1]})
     ones = helper.one("fill_like", {"X": column}, {"value": 1.0})
     # A product with ones repeats the labels, however many there are; one term per sum leaves every label as it is.

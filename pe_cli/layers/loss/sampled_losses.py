@@ -63,14 +63,17 @@ def nce(
         values = np.asarray(custom_dist, np.float32)
         if values.shape != (num_total_classes,) or (values < 0).any() or not values.any():
             raise helper.error(f"nce: custom_dist needs {num_total_classes} numbers of at least 0, got {len(values)}")
+        # The given distribution is kept as a parameter that nobody trains, so that checkpoints have it.
         own = ParamAttr(trainable=False)
         shares = helper.parameter(own, values.shape, input.dtype, default=NumpyArray(values))
     attrs = {
         "num_total_classes": num_total_classes, "num_neg_samples": drawn, "sampler": sampler, "seed": seed, "dtype": input.dtype,
     }  # fmt: skip
+    # The label's own classes come first, then those that are drawn, in one list for each sample.
     samples, expected = helper.op("sample_classes", {"Label": label, "CustomDistProbs": shares}, attrs, ("Samples", "Expected"))
     rows = helper.one("lookup_table_v2", {"W": w, "Ids": samples}, {"is_sparse": is_sparse})
     block = helper.one("reshape", {"X": input}, {"shape": [0, 1, width]})
+    # Only the rows of classes that are looked at are multiplied; a product with all classes is what sampling avoids.
     each = helper.one("expand", {"X": block}, {"expand_times": [1, truths + drawn, 1]})
     logits = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": rows, "Y": each})}, {"dim": [2]})
     if bias is not None:
@@ -80,6 +83,7 @@ def nce(
     if sample_weight is not None:
         weight = helper.one("reshape", {"X": sample_weight}, {"shape": [-1, 1]})
         cost = helper.one("elementwise_mul", {"X": cost, "Y": weight})
+    # By all that was looked at, one true class and those drawn, as in the original.
     return helper.one("scale", {"X": cost}, {"scale": 1.0 / (drawn + 1)})
 
 
@@ -128,6 +132,7 @@ def sampled_softmax_with_cross_entropy(
     }  # fmt: skip
     attrs = {"num_samples": num_samples, "remove_accidental_hits": remove_accidental_hits, "seed": seed}
     sampled, _ = helper.op("sample_logits", inputs, attrs, ("SampledLogits", "Samples"))
+    # A softmax over the label's logit and those drawn; `sample_logits` has corrected them by how likely each was to be drawn.
     log = helper.one("log_softmax", {"X": sampled})
     own = helper.one("slice", {"Input": log}, {"axes": [1], "starts": [0], "ends": [num_true]})
     cost = helper.one("reduce_sum", {"X": own}, {"dim": [1], "keep_dim": True})
@@ -168,6 +173,7 @@ def follow_centers(
     """Append center_loss with a rate that is a variable."""
     helper.check_rank(input, "input", 2, "[batch, width]")
     centers = helper.parameter(attr, (classes, input.shape[1]), input.dtype)
+    # Centers move by a rule of their own, in the op, and not by the optimizer.
     centers.stop_gradient = True
     inputs = {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": rate}
     attrs = {"cluster_num": classes, "need_update": update}

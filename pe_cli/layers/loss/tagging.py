@@ -59,6 +59,7 @@ def crf_decoding(
     """
     helper = LayerHelper("crf_decoding")
     name = as_attr(param_attr).name
+    # The parameter of the loss itself: a second one of that name would be trained by nobody.
     transition = helper.block.vars.get(name or "")
     if not isinstance(transition, Parameter):
         hint = "give the linear_chain_crf layer param_attr: {name: ...}, and this one the same"

@@ -56,6 +56,7 @@ def tdm_child(
     _check_whole(helper, "dtype", dtype)
     if node_nums < 1 or child_nums < 1:
         raise helper.error(f"tdm_child: {node_nums} nodes of up to {child_nums} children", hint="at least 1 of each")
+    # A row of the table: item, layer, parent, then the children, 0 for none.
     tree = _table(helper, param_attr, (node_nums, 3 + child_nums), dtype)
     node = helper.one("reshape", {"X": _as(helper, x, "int64")}, {"shape": [-1]})
 
@@ -66,6 +67,7 @@ def tdm_child(
         return _as(helper, _as(helper, v, "bool"), dtype)
 
     below = helper.one("gather", {"X": columns(3, 3 + child_nums), "Index": node})
+    # Node 0 is no node: whatever its row says, it has no children.
     known = helper.one("elementwise_mul", {"X": below, "Y": there(node)}, {"axis": 0})
     children = helper.one("reshape", {"X": known}, {"shape": [-1]})
     found = helper.one("gather", {"X": columns(0, 1), "Index": _as(helper, children, "int64")})
@@ -124,6 +126,7 @@ def tdm_sampler(
         counts = f"{len(neg_samples_num_list)} layers in neg_samples_num_list, {len(layer_node_num_list)} in layer_node_num_list"
         raise helper.error(f"tdm_sampler: {counts}", hint="a number for each layer")
     for i, (drawn, nodes) in enumerate(zip(neg_samples_num_list, layer_node_num_list, strict=True)):
+        # Fewer than there are, since the positive of the layer is never drawn.
         if not 0 <= drawn < nodes:
             raise helper.error(f"tdm_sampler: {drawn} nodes cannot be drawn of layer {i}, which has {nodes}", hint="fewer than it has")
     ends = [0, *accumulate(layer_node_num_list)]

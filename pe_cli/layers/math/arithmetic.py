@@ -40,6 +40,7 @@ def scale(
     if not isinstance(scale, Variable):
         return helper.activate(helper.one("scale", {"X": x}, attrs), act)
     factor = _factor(helper, "scale", scale, x)
+    # The op scale does what numbers say, so its scale is 1 here: only the bias is left to it.
     first = x if bias_after_scale else helper.one("scale", {"X": x}, attrs)
     made = helper.one("elementwise_mul", {"X": first, "Y": factor})
     return helper.activate(helper.one("scale", {"X": made}, attrs) if bias_after_scale else made, act)

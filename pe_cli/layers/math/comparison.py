@@ -115,6 +115,7 @@ def _make_reduced(kind: str, what: str, op: str) -> Callable[..., Variable]:
     def made(input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None) -> Variable:
         helper = LayerHelper(kind, name)
         attrs = {"dim": [0] if dim is None else as_list(dim), "keep_dim": keep_dim, "reduce_all": dim is None}
+        # Reductions are of floating-point numbers: truths are 0 and 1 there.
         truth = input if input.dtype == "bool" else helper.one("cast", {"X": input}, {"out_dtype": "bool"})
         numbers = helper.one("cast", {"X": truth}, {"out_dtype": "float32"})
         return helper.one("cast", {"X": helper.one(op, {"X": numbers}, attrs)}, {"out_dtype": "bool"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import ascii_letters
 
-import numpy as np
-
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
@@ -52,10 +50,13 @@ def einsum(equation: str, operands: list[Variable], name: str | None = None) -> 
     helper = LayerHelper("einsum", name)
     terms, wanted = _parsed(helper, equation, operands)
     terms = [_diagonal(helper, term) for term in terms]
+    # From left to right, as they are written: no better order is looked for. What neither the result nor a later operand has is summed at
+    # once.
     while len(terms) > 1:
         first, second, *others = terms
         kept = set(wanted).union(*(each.letters for each in others))
         both = kept & set(first.letters + second.letters)
+        # A letter of one of the two alone is summed before the product, which is then smaller.
         first, second = (_summed(helper, a, kept | set(b.letters)) for a, b in ((first, second), (second, first)))
         terms = [_product(helper, first, second, both), *others]
     found = _summed(helper, terms[0], set(wanted))
@@ -72,6 +73,7 @@ def _parsed(helper: LayerHelper, equation: str, operands: list[Variable]) -> tup
     free = [max(0, len(x.shape) - len(g.replace("...", ""))) for g, x in zip(groups, operands, strict=False)]
     groups = [g.replace("...", dots[len(dots) - n :], 1) for g, n in zip(groups, free, strict=False)] + groups[len(free) :]
     every = "".join(groups)
+    # Without an arrow, letters that come once are the result's, in the order of the alphabet, as in NumPy.
     once = sorted(letter for letter in set(every) - set(dots) if every.count(letter) == 1)
     wanted = wanted.replace("...", dots, 1) if arrow else dots + "".join(once)
     hint = 'write letters, commas and dots, such as "bij,bkj->bik" or "...ij->...ji"'
@@ -81,6 +83,7 @@ def _parsed(helper: LayerHelper, equation: str, operands: list[Variable]) -> tup
         raise helper.error(f"einsum: '{equation:.100}' is for {len(groups)} operands, got {len(operands)}")
     sizes: dict[str, int] = {}
     for letters, x in zip(groups, operands, strict=True):
+        # A number is [1] here: nothing has no axis.
         if len(letters) != len(x.shape) and (letters or x.shape != (1,)):
             raise helper.error(f"einsum: '{letters}' is for {len(letters)} axes, got {x}")
         for letter, size in zip(letters, x.shape, strict=False):
@@ -107,11 +110,15 @@ def _diagonal(helper: LayerHelper, x: _Term) -> _Term:
         size = min(x.value.shape[first], x.value.shape[at])
         if size < 1:
             raise helper.error(f"einsum: the size of the diagonal {letter} of {x.value} is not known", "give shapes of feeds in full")
-        sizes = [size if i in (first, at) else 1 for i in range(len(x.letters))]
-        facts = {"shape": sizes, "dtype": x.value.dtype, "values": np.eye(size).ravel().tolist()}
-        on = helper.one("elementwise_mul", {"X": x.value, "Y": helper.one("assign_value", {}, facts)})
-        made = helper.one("reduce_sum", {"X": on}, {"dim": [at], "reduce_all": False})
-        return _diagonal(helper, _Term(x.letters[:at] + x.letters[at + 1 :], made))
+        others = [i for i in range(len(x.letters)) if i not in (first, at)]
+        square = helper.one("transpose", {"X": x.value}, {"axis": [*others, first, at]})
+        # With `size` zeros behind them the size * size elements are rows of size + 1, which begin with the diagonal.
+        line = _reshaped(helper, square, len(others), [size * size])
+        longer = helper.one("pad", {"X": line}, {"paddings": [0] * (2 * len(others) + 1) + [size], "pad_value": 0.0})
+        rows = _reshaped(helper, longer, len(others), [size, size + 1])
+        cut = helper.one("slice", {"Input": rows}, {"axes": [len(others) + 1], "starts": [0], "ends": [1]})
+        made = _reshaped(helper, cut, len(others), [size])
+        return _diagonal(helper, _Term("".join(x.letters[i] for i in others) + letter, made))
     return x
 
 
@@ -137,6 +144,7 @@ def _product(helper: LayerHelper, a: _Term, b: _Term, kept: set[str]) -> _Term:
         one, other = (a, b) if b.letters else (b, a)
         return _Term(other.letters, helper.one("elementwise_mul", {"X": other.value, "Y": one.value}))
     common = [letter for letter in a.letters if letter in b.letters]
+    # Letters that both have: where they are kept there is a matrix for each of their values, others are what the product sums over.
     batch, inner = ("".join(letter for letter in common if (letter in kept) is stays) for stays in (True, False))
     rows, columns = ("".join(letter for letter in x.letters if letter not in common) for x in (a, b))
     left = _joined(helper, _ordered(helper, a, batch + rows + inner), len(batch), (rows, inner))

@@ -9,6 +9,7 @@ from pe_cli.program.ir import Variable
 
 def _size_against_infinity(helper: LayerHelper, x: Variable, comparison: str) -> Variable:
     """Compare |x| with infinity; whole numbers are compared as float64."""
+    # NaN is neither equal to infinity nor less.
     numbers = x if x.dtype.startswith("float") else helper.one("cast", {"X": x}, {"out_dtype": "float64"})
     limit = helper.one("fill_constant", {}, {"shape": [1], "dtype": numbers.dtype, "value": float("inf")})
     return helper.one(comparison, {"X": helper.one("abs", {"X": numbers}), "Y": limit})

@@ -35,6 +35,7 @@ def fused_elemwise_activation(
     Source:
         fluid.contrib.layers.fused_elemwise_activation.
     """
+    # Kept or not is decided by the passes, which see who reads it.
     del save_intermediate_out
     helper, names = LayerHelper("fused_elemwise_activation"), functor_list
     if len(names) != 2 or {names[0] in _UNARY, names[1] in _UNARY} != {True, False} or not {*names} & {*_BINARY}:

@@ -142,6 +142,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     if -1 in (*x.shape[1:], *y.shape):
         raise helper.error(f"kron needs known sizes of x and y, got {x} and {y}", hint="reshape one of them")
     most = max(len(x.shape), len(y.shape))
+    # Axes in pairs, coarse and fine: x has size 1 on the fine ones, y on the coarse ones, and each pair then becomes one axis.
     first, second = ((1,) * (most - len(v.shape)) + v.shape for v in (x, y))
     coarse = [s for size in first for s in (size, 1)]
     fine = [s for size in second for s in (1, size)]
@@ -174,6 +175,7 @@ def cross(x: Variable, y: Variable, axis: int | None = None, name: str | None = 
     """
     helper = LayerHelper("cross", name)
     helper.check_same(x, y)
+    # The first axis of size 3, as in the original.
     at = (x.shape.index(3) if 3 in x.shape else 0) if axis is None else axis
     if not -len(x.shape) <= at < len(x.shape) or x.shape[at] != 3:
         raise helper.error(f"cross needs an axis of size 3, got axis {at} of {x}")
@@ -187,5 +189,6 @@ def cross(x: Variable, y: Variable, axis: int | None = None, name: str | None = 
     def product(a: Variable, b: Variable) -> Variable:
         return helper.one("elementwise_mul", {"X": a, "Y": b})
 
+    # Turned by one and by two places, the numbers of three axes are those that the cross product multiplies.
     forward, back = product(turned(x, 1), turned(y, 2)), product(turned(x, 2), turned(y, 1))
     return helper.one("elementwise_sub", {"X": forward, "Y": back})

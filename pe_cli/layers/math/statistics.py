@@ -110,6 +110,7 @@ def _variance(helper: LayerHelper, x: Variable, axis: int | list[int] | None, un
         message = f"{helper.layer_type}: how many elements of {x} there are along its axes is not known"
         raise helper.error(message, hint="set unbiased: false, or reduce other axes")
     n = math.prod(sizes)
+    # n - 1 of one element is 0: NaN, as in NumPy.
     return helper.one("scale", {"X": found}, {"scale": n / (n - 1) if n > 1 else math.nan})
 
 
@@ -140,7 +141,12 @@ def norm(
     helper = LayerHelper("norm", name)
     reduce = _reducer(helper, axis, keepdim)
     if p == 2:
-        return helper.one("sqrt", {"X": reduce("sum", helper.one("square", {"X": x}))})
+        total = reduce("sum", helper.one("square", {"X": x}))
+        # The root has no derivative at 0. So it is taken of 1 there, less 1: vectors of zeros have gradients of 0, not NaN.
+        none = helper.one("scale", {"X": helper.one("sign", {"X": total})}, {"scale": -1.0, "bias": 1.0})
+        none.stop_gradient = True
+        root = helper.one("sqrt", {"X": helper.one("elementwise_add", {"X": total, "Y": none})})
+        return helper.one("elementwise_sub", {"X": root, "Y": none})
     sizes = helper.one("abs", {"X": x})
     if math.isinf(p):
         return reduce("max" if p > 0 else "min", sizes)
@@ -207,6 +213,7 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
     at = 0 if axis is None else axis % rank
     values = helper.one("reshape", {"X": x}, {"shape": [n]}) if flat else x
     ordered = helper.op("argsort", {"X": values}, {"axis": at}, ("Out", "Indices"))[0]
+    # The middle one of an odd number, the two middle ones of an even number.
     middle = helper.one("slice", {"Input": ordered}, {"axes": [at], "starts": [(n - 1) // 2], "ends": [n // 2 + 1]})
     found = helper.one("reduce_mean", {"X": middle}, {"dim": [at], "keep_dim": keepdim and not flat, "reduce_all": flat})
     return helper.one("reshape", {"X": found}, {"shape": [1] * rank}) if flat and keepdim else found

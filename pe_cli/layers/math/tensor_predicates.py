@@ -34,6 +34,7 @@ def allclose(input: Variable, other: Variable, rtol: float = 1e-05, atol: float 
     """
     one = LayerHelper("allclose").one
     far = one("abs", {"X": one("elementwise_sub", {"X": input, "Y": other})})
+    # Infinity has room for every number: it counts as near by the comparison for equality below alone.
     room = one("scale", {"X": one("abs", {"X": other})}, {"scale": float(rtol), "bias": float(atol)})
     near = one("logical_and", {"X": one("less_equal", {"X": far, "Y": room}), "Y": find("isfinite").fn(other)})
     near = one("logical_or", {"X": near, "Y": one("equal", {"X": input, "Y": other})})

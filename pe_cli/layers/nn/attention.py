@@ -52,6 +52,7 @@ def attention(
     helper = LayerHelper("attention", name)
     if num_key_heads not in (0, num_heads):
         keys, values = (_shared_heads(helper, x, num_heads, num_key_heads) for x in (keys, values))
+    # The fused op keeps no scores, so it has no gradient for a mask that is learned.
     if mask is not None and not mask.stop_gradient:
         return _with_learned_mask(helper, queries, keys, values, mask, num_heads, causal, scale)
     given = {"Q": queries, "K": keys, "V": values, "Mask": mask}
@@ -65,6 +66,7 @@ def _shared_heads(helper: LayerHelper, x: Variable | None, heads: int, shared: i
         text = f"attention: {heads} heads of queries cannot share {shared} heads of keys and values{'' if x is None else f' of {x}'}"
         raise helper.error(text, hint="give keys and values [batch, time, a multiple of num_key_heads], which divides num_heads")
     width = x.shape[-1] // shared
+    # A new axis of 1 behind the shared heads is repeated: each head stands beside its copies, in the order of the query heads.
     apart = helper.one("reshape", {"X": x}, {"shape": [0, 0, shared, 1, width]})
     often = helper.one("expand", {"X": apart}, {"expand_times": [1, 1, 1, heads // shared, 1]})
     return helper.one("reshape", {"X": often}, {"shape": [0, 0, heads * width]})
@@ -84,6 +86,7 @@ def _with_learned_mask(
     if (keys is None) != (values is None) or heads < 1 or scale < 0:
         raise helper.error("attention needs both keys and values or neither, one head or more, and a scale of at least 0")
     if keys is None or values is None:
+        # One tensor holds queries, keys and values, a third of the width each.
         third = queries.shape[-1] // 3
         parts = [
             helper.one("slice", {"Input": queries}, {"axes": [2], "starts": [i * third], "ends": [(i + 1) * third]}) for i in range(3)
@@ -93,10 +96,15 @@ def _with_learned_mask(
     if any(len(x.shape) != 3 or x.shape[-1] < 1 or x.shape[-1] % heads for x in parts):
         raise helper.error(f"attention: {heads} heads on {', '.join(map(str, parts))}", hint="[batch, time, a multiple of num_heads]")
     q, k, v = (_parted(helper, x, heads) for x in parts)
+    # 1 / sqrt(width of a head), as in Vaswani et al. 2017, eq. 1.
     factor = scale or (parts[0].shape[-1] // heads) ** -0.5
     scores = helper.one("matmul", {"X": q, "Y": k}, {"transpose_Y": True, "alpha": factor})
     scores = helper.one("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
     if causal:
+        if min(parts[0].shape[1], parts[1].shape[1]) < 1:
+            text = f"attention: causal with a mask that is learned needs sequences of known length, got {parts[0]} and {parts[1]}"
+            raise helper.error(text, hint="declare the feeds with their sizes, or write the order of time into the mask")
+        # The fused op hides later keys by its loop; here a constant is added, as the products know no order.
         later = np.triu(np.full((parts[0].shape[1], parts[1].shape[1]), -1e9), 1)
         facts = {"shape": [*later.shape], "dtype": scores.dtype, "values": later.ravel().tolist()}
         scores = helper.one("elementwise_add", {"X": scores, "Y": helper.one("assign_value", {}, facts)}, {"axis": -1})

@@ -50,6 +50,7 @@ def bilinear_tensor_product(
         raise helper.error(f"bilinear_tensor_product: size is {size}, x {x} and y {y}", hint="a size of at least 1, and one dtype")
     wide, high = x.shape[1], y.shape[1]
     weight = helper.parameter(param_attr, [size, wide, high], x.dtype)
+    # x W_k for all k is one product with a wide table; y is then multiplied row by row, so that no product of three is needed.
     table = helper.one("transpose", {"X": weight}, {"axis": [1, 0, 2]})
     table = helper.one("reshape", {"X": table}, {"shape": [wide, size * high]})
     halves = helper.one("reshape", {"X": helper.one("matmul", {"X": x, "Y": table})}, {"shape": [-1, size, high]})
@@ -114,6 +115,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     _, steps, width = input.shape
     if steps < 1 or width < 2 or width % 2:
         raise helper.error(f"add_position_encoding needs a known length and an even width, got {input}")
+    # A constant of the graph: steps and width are known, and no gradient flows to it.
     code = positions(steps, width)
     attrs = {"shape": [steps, width], "dtype": input.dtype, "values": code.ravel().tolist()}
     waves = helper.one("scale", {"X": helper.one("assign_value", {}, attrs)}, {"scale": beta})
@@ -129,4 +131,5 @@ def positions(steps: int, width: int) -> np.ndarray[tuple[int, int], np.dtype[np
 def rates_of(width: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return [width / 2]: how many steps a wave needs for one radian, the shortest first."""
     half = width // 2
+    # With half of 1 the exponent is 0 / 0; the original takes the largest wave length then.
     return 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])

@@ -161,6 +161,7 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
     c, h, w = known_images(helper, x)
     if seg_num < 1 or not 0 <= shift_ratio <= 0.5:
         raise helper.error(f"temporal_shift: seg_num is {seg_num}, shift_ratio {shift_ratio:g}", hint="at least 1, and from 0 to 0.5")
+    # The second bound is rounded by itself, not twice the first: with an odd number of channels they may differ by one.
     first, second = int(c * shift_ratio), int(c * 2 * shift_ratio)
     steps = helper.one("reshape", {"X": x}, {"shape": [-1, seg_num, c, h, w]})
     parts = []
@@ -177,5 +178,6 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
 def _later(helper: LayerHelper, x: Variable, steps: int, by: int) -> Variable:
     """Move [films, steps, ...] by one step, 1 for later, -1 for earlier, with zeros where nothing comes from."""
     begin, end = (0, 1) if by > 0 else (1, 0)
+    # One step of zeros on the side where nothing comes from; the other end is cut off.
     padded = helper.one("pad", {"X": x}, {"paddings": [0, 0, end, begin, *([0] * 6)]})
     return helper.one("slice", {"Input": padded}, {"axes": [1], "starts": [begin], "ends": [begin + steps]})

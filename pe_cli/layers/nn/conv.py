@@ -82,9 +82,11 @@ def conv2d(
         if count % parts:
             raise helper.error(f"conv2d: {what} is {count}, which {parts} groups do not divide", hint="change groups")
     taps = pair("conv2d", "filter_size", filter_size, 1)
+    # He et al. 2015, by the taps and channels that an output sees; groups are not divided out, as in the original.
     default = Normal(0.0, math.sqrt(2.0 / (taps[0] * taps[1] * size)))
     weight = helper.parameter(param_attr, (num_filters, size // parts, *taps), input.dtype, default=default)
     around = edges("conv2d", padding, input, taps, stride, data_format)
+    # Ops pad both sides alike: uneven padding becomes a layer of its own in front.
     if not is_even(around):
         input, around = padded(helper, input, around, data_format), [0] * 4
     attrs = {
@@ -95,6 +97,7 @@ def conv2d(
         "data_format": data_format,
     }
     kind = "depthwise_conv2d" if parts == size > 1 else "conv2d"
+    # One channel and one group is a plain convolution; only several groups of one channel each are depthwise.
     out = helper.one(kind, {"Input": input, "Filter": weight}, attrs, "Output")
     axis = 1 if data_format == "NCHW" else 3
     return helper.activate(helper.add_bias(out, bias_attr, axis=axis, end=axis + 1), act)
@@ -156,6 +159,7 @@ def pool2d(
     }
     if is_even(around):
         return helper.one("pool2d", {"X": input}, attrs)
+    # Padded beforehand, so that the op adds none and counts all it sees; what padding is worth depends on the kind.
     attrs |= {"paddings": [0, 0], "exclusive": False}
 
     def pooled(images: Variable, border: float) -> Variable:
@@ -165,5 +169,6 @@ def pool2d(
         return pooled(input, LOWEST)
     if not exclusive:
         return pooled(input, 0.0)
+    # An average over what is inside: sums of the pixels over sums of ones in the same windows.
     ones = helper.one("scale", {"X": input}, {"scale": 0.0, "bias": 1.0})
     return helper.one("elementwise_div", {"X": pooled(input, 0.0), "Y": pooled(ones, 0.0)}, {"axis": -1})

@@ -119,6 +119,7 @@ def append_transposed(
         [batch, filters, *sizes], or channels last.
     """
     taps = weight.shape[2:]
+    # A stride maps several output sizes to one input size; what is wanted above the least is added below and right.
     more = [0 if size < 0 else size - a.out(k) for a, k, size in zip(axes, taps, sizes, strict=True)]
     if len(axes) == 3:
         return _append_volumes(helper, x, weight, axes, sizes[0], more, parts)
@@ -141,6 +142,7 @@ def _append_volumes(
     """Spread every slice as an image, with a channel for each slice that it reaches; then add slices up."""
     count, each, taps, *area = weight.shape
     _, _, slices, *sides = x.shape
+    # Slices become images of the batch, and what each spreads over the depth becomes channels, which `depth_overlay` adds up.
     x = helper.one("transpose", {"X": x}, {"axis": [0, 2, 1, 3, 4]})
     x = helper.one("reshape", {"X": x}, {"shape": [-1, count, *sides]})
     w = helper.one("reshape", {"X": weight}, {"shape": [count, each * taps, *area]})
@@ -188,6 +190,7 @@ def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
         PeError: none is left, or as many as are wanted cannot be.
     """
     if axis.size < 0:
+        # The batch's images may differ in size from step to step.
         return -1
     least = axis.out(taps) if taps > 0 else 0
     if least < 1:

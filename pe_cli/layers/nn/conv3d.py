@@ -115,8 +115,10 @@ def append_conv3d(
     attrs = {"ksize": taps[0], "stride": strides[0], "paddings": around[:2], "dilation": dilations[0]}
     windows = helper.one("depth_windows", {"X": x}, attrs)
     _, places, count, _, *area = windows.shape
+    # Channels of one group stay together: (channel, tap) is cut by groups as channels are.
     images = helper.one("reshape", {"X": windows}, {"shape": [-1, count * taps[0], *area]})
     pads = [around[2], around[4]]
+    # The two axes of the image are padded by the convolution where both sides are alike.
     if around[2:4] != pads[:1] * 2 or around[4:] != pads[1:] * 2:
         images = helper.one("pad", {"X": images}, {"paddings": [0, 0, 0, 0, *around[2:]], "pad_value": 0.0})
         pads = [0, 0]

@@ -105,6 +105,7 @@ def deformable_conv(
     each, depth = num_filters // parts, channels // parts * taps[0] * taps[1]
     rows = helper.one("reshape", {"X": weight}, {"shape": [num_filters, depth]})
     outs = []
+    # A product for each group: filters of one group see its channels alone.
     for part in range(parts):
         cut = {"axes": [0], "starts": [part * each], "ends": [(part + 1) * each]}
         own = helper.one("slice", {"Input": rows}, cut) if parts > 1 else rows

@@ -47,6 +47,7 @@ def embedding(
     if padding_idx is not None and not -size[0] <= padding_idx < size[0]:
         raise helper.error(f"embedding: padding_idx is {padding_idx}, but there are {size[0]} ids")
     table = helper.parameter(param_attr, size, dtype)
+    # -1 means "none" in the op; a negative id counts from the end, as in Python.
     index = -1 if padding_idx is None else padding_idx % size[0]
     return helper.one("lookup_table", {"W": table, "Ids": input}, {"is_sparse": is_sparse, "padding_idx": index})
 

@@ -54,6 +54,7 @@ def fc(
                 hint=f"set it from 1 to {len(x.shape) - 1}" if len(x.shape) > 1 else "reshape the input to two axes",
             )
         weight = helper.parameter(attr, (product(x.shape[kept:]), size), x.dtype)
+        # Without flattening: the op takes the first axes as rows and the others as columns.
         products.append(helper.one("mul", {"X": x, "Y": weight}, {"x_num_col_dims": kept, "y_num_col_dims": 1}))
     total = products[0] if len(products) == 1 else helper.one("sum", {"X": products})
     return helper.activate(helper.add_bias(total, bias_attr, axis=len(total.shape) - 1), act)

@@ -60,6 +60,7 @@ def gru_unit(
     if bias_attr is not False:
         bias = helper.parameter(bias_attr, (1, size), input.dtype, is_bias=True)
         input = helper.one("elementwise_add", {"X": input, "Y": bias})
+    # The original keeps both matrices in one parameter, one behind the other; a checkpoint of it fits.
     numbers = helper.one("reshape", {"X": weight}, {"shape": [3 * width * width]})
     parts = []
     for begin, columns in ((0, 2 * width), (2 * width * width, width)):
@@ -78,6 +79,7 @@ def gru_unit(
     update, reset = columns_of(gates, 0, width), columns_of(gates, width, 2 * width)
     held = helper.one("elementwise_mul", {"X": reset, "Y": hidden})
     fresh = activated(activation, columns_of(input, 2 * width, size), held, parts[1])
+    # origin_mode is the first paper's: the update gate keeps the old state instead of taking the new one.
     old, new = (fresh, hidden) if origin_mode else (hidden, fresh)
     gap = helper.one("elementwise_sub", {"X": new, "Y": old})
     state = helper.one("elementwise_add", {"X": old, "Y": helper.one("elementwise_mul", {"X": update, "Y": gap})})

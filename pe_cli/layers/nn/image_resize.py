@@ -80,6 +80,7 @@ def image_resize(
         raise helper.error("image_resize: BICUBIC needs sizes that are known before a step", hint="give numbers as out_shape")
     if fed is None and sizes is None:
         sizes = _scaled(helper, input, have, scale)
+    # Where a variable says the sizes, numbers beside it are not looked at.
     sizes = None if fed is not None else sizes
     return append_image_resize(helper, input, sizes, fed, resample, layout, align_corners=align_corners, align_mode=align_mode)
 
@@ -141,6 +142,7 @@ def _rows(
     """Resize rows as images of height 1."""
     axis = 2 if layout == "NCW" else 1
     if fed is not None:
+        # The height of 1 goes in front of what the variable says.
         one = helper.one("fill_constant", {}, {"shape": [1], "dtype": fed.dtype, "value": 1.0})
         fed = helper.one("concat", {"X": [one, fed]}, {"axis": 0})
     high = [1, *sizes] if sizes is not None else None
@@ -164,6 +166,7 @@ def _cubic(helper: LayerHelper, x: Variable, sizes: list[int] | None, layout: st
         raise helper.error(text, hint="give images and an out_shape [height, width] of known sizes")
     _, channels, high, wide = x.shape
     rows, columns = (
+        # Cubic weights are constants, so both directions are products with a matrix, whose gradient is there already.
         _table(helper, cubic_weights(have, wanted, align_corners=align_corners), x.dtype)
         for have, wanted in zip((high, wide), sizes, strict=True)
     )
@@ -190,6 +193,7 @@ def cubic_weights(have: int, wanted: int, *, align_corners: bool) -> np.ndarray[
     if align_corners:
         at = i * ((have - 1) / (wanted - 1) if wanted > 1 else 0.0)
     else:
+        # By centres of pixels; a single pixel is taken from the first one.
         at = (i + 0.5) * (have / wanted) - 0.5 if wanted > 1 else i - 0.5
     first = np.floor(at).astype(int)
     table = np.zeros((wanted, have))
@@ -197,6 +201,7 @@ def cubic_weights(have: int, wanted: int, *, align_corners: bool) -> np.ndarray[
         d = np.abs(at - first - tap)
         near = ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
         far = ((CUBIC * d - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
+        # Beyond the edge the last pixel counts again, so its weights add up.
         np.add.at(table, (i, np.clip(first + tap, 0, have - 1)), np.where(d <= 1, near, far))
     return table
 
@@ -226,5 +231,6 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     layout = layout_of(helper, input, resample, "NCHW")
     short = sides.index(min(sides))
     wanted = [out_short_len] * 2
+    # Rounded half up, as the original does.
     wanted[1 - short] = int(sides[1 - short] * out_short_len / sides[short] + 0.5)
     return append_image_resize(helper, input, wanted, None, resample, layout, align_corners=True, align_mode=1)

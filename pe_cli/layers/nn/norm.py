@@ -64,6 +64,7 @@ def batch_norm(
     shape = (input.shape[1 if data_layout == "NCHW" else -1],)
     scale = helper.parameter(param_attr, shape, input.dtype, default=Constant(1.0))
     bias = helper.parameter(bias_attr, shape, input.dtype, is_bias=True)
+    # Statistics are parameters, so that checkpoints and averages have them, but no gradient moves them.
     moving = ParamAttr(trainable=False, do_model_average=do_model_average_for_mean_and_var)
     means = dataclasses.replace(moving, name=moving_mean_name, initializer=Constant(0.0))
     variances = dataclasses.replace(moving, name=moving_variance_name, initializer=Constant(1.0))
@@ -79,6 +80,7 @@ def batch_norm(
     inputs = {"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
     out, *_ = helper.op(
         "batch_norm", inputs, attrs, ("Y", "SavedMean", "SavedVariance"), {"MeanOut": mean, "VarianceOut": variance}
+    # Written where they are read: the next step goes on from there.
     )
     return helper.activate(out, act)
 

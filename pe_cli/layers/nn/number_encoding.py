@@ -47,6 +47,7 @@ def piecewise_linear_encoding(input: Variable, edges: list[list[float]], name: s
     if not bins:
         raise helper.error("piecewise_linear_encoding: no column has two edges, so there is no bin", hint="leave the layer out")
     columns, low, high = (np.array(part) for part in zip(*bins, strict=True))
+    # A column is repeated once for each of its bins, so that products with constants do all columns at once.
     taken = index_select(input, constant(helper, columns, "int64"), axis=1)
     moved = helper.one("elementwise_sub", {"X": taken, "Y": constant(helper, low, input.dtype)})
     share = helper.one("elementwise_mul", {"X": moved, "Y": constant(helper, 1 / (high - low), input.dtype)})

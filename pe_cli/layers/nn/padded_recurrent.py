@@ -79,6 +79,7 @@ def lstm(
             input, _ = helper.op("dropout", {"X": input}, rate, ("Out", "Mask"))
         outs = []
         for backward in (False, True) if is_bidirec else (is_reverse,):
+            # One layer in one direction has no ending; others are named as in PyTorch, _l0 and _l0_reverse.
             ending = "" if count == 1 else f"_l{number}{'_reverse' * (is_bidirec and backward)}"
             given = {slot: state[len(ends)] for slot, state in zip(("InitH", "InitC"), starts, strict=True)}
             given |= {"Input": input, "Lengths": sequence_length}
@@ -135,6 +136,7 @@ def parameters_of(
             continue
         wishes = as_attr(attr)
         if wishes.name:
+            # A name of the user's stands for all layers and directions, each with its ending.
             wishes = replace(wishes, name=wishes.name + ending)
         made[slot] = helper.parameter(wishes, shape, dtype, is_bias=slot.startswith("Bias"))
     return made

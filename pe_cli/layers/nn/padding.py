@@ -50,8 +50,10 @@ def edges(
     sizes = x.shape[1:-1] if data_format.endswith("C") else x.shape[2:]
     found = []
     for size, tap, step in zip(sizes, several(layer, "a window", taps, 1, count), several(layer, "stride", stride, 1, count), strict=True):
+        # With a stride of 1 the padding follows from the window alone.
         if size < 1 and step > 1:
             raise PeError(f"{layer}: {what} SAME needs sizes that are known, got {x}", hint="declare the feed with its sizes")
+        # As many windows as ceil(size / stride); what these need beyond the image is halved, and an odd pixel comes last.
         whole = tap - 1 if step == 1 else max((-(-size // step) - 1) * step + tap - size, 0)
         found += [whole // 2, whole - whole // 2]
     return found

@@ -65,8 +65,10 @@ def prelu(x: Variable, mode: str, param_attr: ParamAttr | None = None, name: str
     if mode == "channel" and rank < 2:
         raise helper.error(f"prelu: mode channel needs [batch, channels, ...], got {x}", hint="mode all")
     slope = helper.parameter(param_attr, shapes[mode], x.dtype, default=Constant(0.25))
+    # The parameter keeps the original's four axes, so that checkpoints fit; other ranks see it reshaped.
     if mode == "channel" and rank != 4:
         slope = helper.one("reshape", {"X": slope}, {"shape": [1, x.shape[1], *[1] * (rank - 2)]})
+    # min(x, 0), written with relu: each half has relu's gradient, and the slope that of the product.
     below = helper.one("scale", {"X": helper.one("relu", {"X": helper.one("scale", {"X": x}, {"scale": -1.0})})}, {"scale": -1.0})
     return helper.one("elementwise_add", {"X": helper.one("relu", {"X": x}), "Y": helper.one("elementwise_mul", {"X": below, "Y": slope})})
 

@@ -56,6 +56,7 @@ def wanted_sizes(
     check_single(helper, "scale", scale)
     if min(have) < 1:
         raise helper.error(f"{helper.layer_type}: scale needs images of known size", hint="give out_shape")
+    # Sizes are known and the factor is not: their product is what a step reads.
     sizes = helper.one("assign_value", {}, {"shape": [len(have)], "dtype": scale.dtype, "values": list(have)})
     product = helper.one("elementwise_mul", {"X": sizes, "Y": helper.one("reshape", {"X": scale}, {"shape": [1]})})
     return None, helper.one("cast", {"X": product}, {"out_dtype": "int64"})
@@ -75,6 +76,7 @@ def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale:
         assert not isinstance(scale, Variable)
         if -1 in x.shape[2:] or scale <= 0:
             raise helper.error(f"{kind}: scale {scale} needs images of known size and to be above 0, got {x}")
+        # Cut to whole pixels, as the original does.
         out_shape = [int(s * scale) for s in x.shape[2:]]
     if len(out_shape) != len(x.shape) - 2:
         wanted = "[height, width]" if len(x.shape) == 4 else "[depth, height, width]"

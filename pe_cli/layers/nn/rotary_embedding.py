@@ -40,10 +40,12 @@ def rotary_embedding(input: Variable, num_heads: int = 1, base: float = 10000.0,
         text = f"rotary_embedding: {num_heads} heads on {input} with base {base}"
         raise helper.error(text, hint="give [batch, time, a multiple of 2 num_heads] with a known time, and a base above 0")
     half = width // num_heads // 2
+    # The table is written into the program: the bound keeps a mistyped length from filling memory.
     if time * half > MAX_VALUES:
         raise helper.error(f"rotary_embedding: {time} positions of {half} angles are more than {MAX_VALUES:,}", hint="use fewer positions")
     angles = np.arange(time)[:, None] * np.float64(base) ** (-np.arange(half) / half)
     heads = helper.one("reshape", {"X": input}, {"shape": [0, 0, num_heads, 2 * half]})
+    # Pairs are (i, i + half), as in GPT-NeoX and LLaMA, not neighbours as in the first paper; checkpoints depend on it.
     parts = [helper.one("slice", {"Input": heads}, {"axes": [3], "starts": [i * half], "ends": [(i + 1) * half]}) for i in (0, 1)]
     cos, sin = (_table(helper, values, input.dtype) for values in (np.cos(angles), np.sin(angles)))
 

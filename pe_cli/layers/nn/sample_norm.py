@@ -104,6 +104,7 @@ def instance_norm(
     helper = LayerHelper("instance_norm", name)
     if len(input.shape) < 2 or input.shape[1] < 1:
         raise helper.error(f"instance_norm needs [batch, channels, ...] of known channels, got {input}")
+    # An instance is a group of one channel.
     return _normalised(helper, input, input.shape[1], epsilon, param_attr, bias_attr)
 
 
@@ -205,6 +206,7 @@ def lrn(
     count = input.shape[axis]
     if n < 1 or count < 1:
         raise helper.error(f"lrn: n is {n}, and the input {input}", hint="n at least 1, and channels that are known")
+    # A window of an even number of channels has one more behind than before.
     before = (n - 1) // 2
     paddings = [0] * 8
     paddings[2 * axis : 2 * axis + 2] = [before, n - 1 - before]

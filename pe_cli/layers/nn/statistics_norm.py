@@ -65,6 +65,7 @@ def append_spectral_norm(helper: LayerHelper, weight: Variable, u: Variable, v: 
     for _ in range(rounds):
         right = _unit(helper, helper.one("matmul", {"X": w, "Y": left}, {"transpose_X": True, "transpose_Y": True}), eps)
         left = _unit(helper, helper.one("matmul", {"X": right, "Y": w}, {"transpose_X": True, "transpose_Y": True}), eps)
+    # u and v count as constants: the derivative of the largest singular value by the weight is u v^T, their own play no part.
     left.stop_gradient = right.stop_gradient = True
     stretch = helper.one("matmul", {"X": helper.one("matmul", {"X": left, "Y": w}), "Y": right})
     return helper.one("elementwise_div", {"X": weight, "Y": helper.one("reshape", {"X": stretch}, {"shape": [1]})})

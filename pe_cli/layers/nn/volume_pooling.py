@@ -149,10 +149,12 @@ def adaptive_pool2d(
     if len(pixels) != 2:
         raise helper.error(f"adaptive_pool2d: pool_size must be a number or two, got {pool_size!r}")
     if require_index:
+        # An image is a volume of one slice, whose op knows places.
         deep = helper.one("unsqueeze", {"X": input}, {"axes": [2]})
         both = _indexed(helper, deep, [1, *pixels], pool_type)
         out, mask = (helper.one("squeeze", {"X": each}, {"axes": [2]}) for each in both)
         return out, mask
+    # Where the output divides the image evenly, windows do not overlap, and a plain pool does it.
     if all(size > 0 and wanted > 0 and size % wanted == 0 for size, wanted in zip(input.shape[2:], pixels, strict=True)):
         window = [size // wanted for size, wanted in zip(input.shape[2:], pixels, strict=True)]
         attrs = {"pooling_type": _kind(helper, pool_type), "ksize": window, "strides": window}

@@ -72,6 +72,7 @@ def dynamic_lstm(
     helper = LayerHelper("lstm", name)
     width = _width(helper, input, size, 4)
     weight = helper.parameter(param_attr, (width, size), dtype)
+    # Peepholes look at the cell with three weights for each unit, which the original keeps behind the bias of the gates.
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
     attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "H0": h_0, "C0": c_0}
@@ -131,6 +132,7 @@ def dynamic_lstmp(
     helper = LayerHelper("lstmp", name)
     width = _width(helper, input, size, 4)
     weight = helper.parameter(param_attr, (proj_size, size), dtype)
+    # The same attributes as for the weight, as in the original: a name would be that of both.
     projection = helper.parameter(param_attr, (width, proj_size), dtype)
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
     attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)

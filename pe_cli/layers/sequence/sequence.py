@@ -113,6 +113,7 @@ def sequence_conv(
     helper = LayerHelper("sequence_conv", name)
     if filter_stride != 1:
         raise helper.error(f"sequence_conv: filter_stride is {filter_stride}", hint="only 1 is there, as in fluid")
+    # Windows are centred, with one row more before where filter_size is even.
     start = -(filter_size // 2) if padding_start is None else padding_start
     window = helper.one("sequence_context", {"X": input}, {"start": start, "length": filter_size})
     weight = helper.parameter(param_attr, (window.shape[1], num_filters), input.dtype)

@@ -122,6 +122,7 @@ def sequence_mask(x: Variable, maxlen: Size | None = None, dtype: str = "int64",
     """
     helper = LayerHelper("sequence_mask", name)
     if x.dtype in ("float32", "float64"):
+        # The original counts a step where t < x: for a length that is no whole number these are as many as its ceiling.
         x = helper.one("ceil", {"X": x})
     if x.dtype != "int64":
         x = helper.one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "int64"})

@@ -206,6 +206,7 @@ def diag(diagonal: Variable) -> Variable:
         raise helper.error(f"diag takes one axis of known size, got {diagonal}", hint="reshape it, or see diag_embed")
     if diagonal.dtype in FLOATS:
         return diag_embed(diagonal)
+    # The op is for real numbers; float64 holds whole numbers exactly up to 2^53.
     wide = diag_embed(helper.one("cast", {"X": diagonal}, {"out_dtype": "float64"}))
     return helper.one("cast", {"X": wide}, {"out_dtype": diagonal.dtype})
 
@@ -226,6 +227,7 @@ def size(input: Variable) -> Variable:
     helper = LayerHelper("size")
     if input.type.known:
         return constant(helper, np.array([product(input.shape)]), "int64")
+    # Sizes are multiplied as float64, which holds counts exactly up to 2^53.
     sizes = helper.one("cast", {"X": helper.one("shape", {"Input": input})}, {"out_dtype": "float64"})
     return helper.one("cast", {"X": helper.one("reduce_prod", {"X": sizes}, {"reduce_all": True})}, {"out_dtype": "int64"})
 

@@ -92,6 +92,7 @@ def shuffle_batch(x: Variable, seed: int | None = None) -> Variable:
     flat = helper.one("reshape", {"X": x}, {"shape": [-1, x.shape[-1]]}) if len(x.shape) != 2 else x
     attrs = {"shape": [-1, 1], "min": 0.0, "max": 1.0, "seed": seed or 0, "dtype": "float32"}
     drawn = helper.one("uniform_random_batch_size_like", {"Input": flat}, attrs)
+    # Sorting random numbers gives a random order of as many rows as a step has.
     drawn.stop_gradient = True
     order = helper.op("argsort", {"X": drawn}, {"axis": 0}, ("Out", "Indices"))[1]
     rows = helper.one("reshape", {"X": order}, {"shape": [-1]})

@@ -110,6 +110,7 @@ def _rolled(helper: LayerHelper, x: Variable, shifts: list[int], axes: list[int]
         size = x.shape[axis]
         cut = -shift % size if size else 0
         if cut:
+            # What is shifted beyond the end begins the axis: two ranges, joined the other way round.
             parts = [
                 helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [a], "ends": [b]}) for a, b in ((cut, size), (0, cut))
             ]
@@ -145,6 +146,7 @@ def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None =
     at = axis % rank
     if at == 0:
         return helper.one("gather", {"X": x, "Index": index})
+    # gather takes along the first axis: the axis goes there, and back.
     perm = [at, *(a for a in range(rank) if a != at)]
     taken = helper.one("gather", {"X": helper.one("transpose", {"X": x}, {"axis": perm}), "Index": index})
     return helper.one("transpose", {"X": taken}, {"axis": [perm.index(a) for a in range(rank)]})
@@ -172,6 +174,7 @@ def index_sample(x: Variable, index: Variable) -> Variable:
     helper = LayerHelper("index_sample")
     helper.check_rank(x, "x", 2, "[batch, size]")
     helper.check_rank(index, "index", 2, "[batch, count]")
+    # Numbers of rows, for as many rows as a batch has.
     ones = helper.one("fill_like", {"X": index}, {"value": 1.0})
     rows = helper.one("cumsum", {"X": ones}, {"axis": 0, "exclusive": True})
     places = helper.one("stack", {"X": [rows, index]}, {"axis": 2}, "Y")
@@ -243,8 +246,10 @@ def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1)
     column = helper.one("unsqueeze", {"X": input}, {"axes": [rank - 1]})
     wide = helper.one("pad", {"X": column}, {"paddings": [*([0] * (2 * rank - 1)), size], "pad_value": 0.0})
     line = helper.one("reshape", {"X": wide}, {"shape": [*outer, n * (size + 1)]})
+    # The first number belongs at row `before` and column `after`.
     start = before * size + after
     if start:
+        # Zeros behind it make the line long enough, whatever the offset cuts off.
         line = helper.one("pad", {"X": line}, {"paddings": [*([0] * (2 * rank - 4)), start, size * size], "pad_value": 0.0})
     cut = helper.one("slice", {"Input": line}, {"axes": [rank - 2], "starts": [0], "ends": [size * size]})
     made = helper.one("reshape", {"X": cut}, {"shape": [*outer, size, size]})
@@ -289,6 +294,7 @@ def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: st
         raise helper.error(f"trace: diagonal {offset} of axes {axis1} and {axis2} of {x} has no element, or a size is not known")
     outer = [a for a in range(rank) if a not in (i, j)]
     kept = helper.one("transpose", {"X": x}, {"axis": [*outer, i, j]}) if [*outer, i, j] != list(range(rank)) else x
+    # The diagonal lies in this square, wherever it begins.
     top, left = max(-offset, 0), max(offset, 0)
     cut = {"axes": [rank - 2, rank - 1], "starts": [top, left], "ends": [top + length, left + length]}
     square = helper.one("slice", {"Input": kept}, cut)

@@ -95,6 +95,7 @@ def randint(low: int, high: int | None = None, shape: Sizes | None = None, dtype
     first, last = (0, low) if high is None else (low, high)
     if last <= first or max(abs(first), abs(last)) > _EXACT:
         raise helper.error(f"randint: there is no whole number from {first} to below {last}", hint="high above low")
+    # In float64, which holds these whole numbers exactly; clipped, as a number just below the upper end may be rounded to it.
     drawn = uniform_random([1] if shape is None else shape, "float64", float(first), float(last), seed)
     whole = helper.one("clip", {"X": helper.one("floor", {"X": drawn})}, {"min": float(first), "max": float(last - 1)})
     return helper.one("cast", {"X": whole}, {"out_dtype": dtype})

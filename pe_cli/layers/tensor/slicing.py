@@ -115,6 +115,7 @@ def _fed_box(
 ) -> Variable:
     """Cut out a box of which only a step knows the sizes or the offsets; a number -1 among the sizes takes all."""
     if not isinstance(shape, Variable):
+        # END for all: slice ends where the axis does.
         _, fed = fed_sizes(helper, "shape", [END if isinstance(size, int) and size == -1 else size for size in shape])
     numbers = [_whole(helper, fed, sizes), _whole(helper, fed_begins, begins)]
     ends = helper.one("elementwise_add", {"X": numbers[0], "Y": numbers[1]})

@@ -80,6 +80,7 @@ def fill_constant(shape: Sizes, dtype: str, value: Number, out: Variable | None 
     attrs: dict[str, object] = {"shape": sizes if fed is None else [1] * len(sizes), "dtype": dtype, "value": number}
     if fed is None and not isinstance(value, Variable):
         return _into(helper, "fill_constant", {}, attrs, out)
+    # A size that is fed repeats a tensor of one element, and a value that is fed is added to a 0.
     made = helper.one("fill_constant", {}, attrs)
     if isinstance(value, Variable):
         check_single(helper, "value", value)

@@ -47,4 +47,5 @@ def cond(condition: TensorType, captured: list[TensorType], *, yes: Any, no: Any
     for a, b in zip(*found, strict=True):
         if not same_sizes(a, b):
             raise PeError(f"cond: one branch gives {a}, the other {b}", hint="give the same types from both")
+    # A size that only one branch knows is the size of both: -1 is the smaller number.
     return ([a.with_shape(*(max(p, q) for p, q in zip(a.shape, b.shape, strict=True))) for a, b in zip(*found, strict=True)],)

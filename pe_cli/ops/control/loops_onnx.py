@@ -109,6 +109,7 @@ def while_onnx(o: Writer) -> None:
     found = inside.region(o.attrs["body"], [*states, *captured])
     again = _flag(inside, [*found[: len(init)], *captured])
     one = o.const([1])
+    # Once the bound is reached, the 1 that is counted comes from behind the end of [1]: a runtime stops there, and says the node's name.
     if bound:
         over = inside.node("Cast", [inside.node("GreaterOrEqual", [number[0], o.const([bound])])], to_=7)
         one = inside.node("Gather", [one, over], name=f"while: its condition still holds after {bound} rounds")

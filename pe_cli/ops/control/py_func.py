@@ -157,6 +157,7 @@ def py_func_grad_cpu(o: Lowering) -> None:
     wanted: list[Buffer | None] = list(o.outputs("X@GRAD"))
     names = [grad_name("input") if b is None else b.name for b in wanted]
 
+    # Arguments come as in the original: X, Out, gradients of Out. None stands for a gradient that nothing made, which has no buffer.
     def run(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         given, left = list(inputs[: len(kept)]), iter(inputs[len(kept) :])
         given += [None if b is None else next(left) for b in gradients]

@@ -109,6 +109,7 @@ def list_put_host(run: HostRun) -> dict[str, list[Any]]:
         PeError: the place is out of range.
     """
     at, items = _place(run), _items(run)
+    # The list grows to its place: a number gone wrong must not fill the memory.
     if not 0 <= at < MOST:
         raise PeError(f"array_write: a tensor at {at}", hint=f"places are 0 to {MOST - 1}", code=ExitCode.DATA)
     grown = [*items, *[None] * (at + 1 - len(items))]

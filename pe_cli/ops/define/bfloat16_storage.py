@@ -38,6 +38,7 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
         lowering(low)
         return
     if low.place == "cuda" or low.op.has(Pointwise) or low.op.has(SameNumbers):
+        # Whether all calls convert by themselves shows once they are there: they are made, and thrown away if one does not.
         tried = replace(low, calls=[], scratch_buffers=[])
         lowering(tried)
         if all(_converts(call, low.place) for call in tried.calls):
@@ -56,6 +57,7 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
     for b in read:
         if seen[b] in touched:
             _convert(low, b, seen[b])
+    # Threads share the conversions: no call of the op begins before all that it reads is there.
     low.wait()
     low.calls += calls
     low.wait()

@@ -139,6 +139,7 @@ class LodRequest:
         self, make: Callable[..., Indices], *sources: str, rank: int = 1, common: bool = False, **attrs: Any
     ) -> str:
         """Return the name of an array that is made before a step; equal ones are made once."""
+        # Recipes are compared with one another, so that equal arrays are made once: lists would not be.
         facts = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attrs.items()))
         return self.add(Recipe("", make, sources, facts, rank, common, self.op.name))
 
@@ -278,6 +279,7 @@ def ranges(starts: Any, lengths: Any) -> Indices:
     """Return start, start + 1, ..., start + length - 1 of every pair, one after the other."""
     begins, sizes = np.asarray(starts, np.int64).ravel(), np.asarray(lengths, np.int64).ravel()
     total = int(sizes.sum())
+    # One count runs along all pairs; the part of each is moved to its start.
     return np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(total)
 
 

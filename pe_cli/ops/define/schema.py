@@ -88,6 +88,7 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     wanted = type(default)
+    # True is a whole number for Python, but none for an op.
     if default is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
         raise WrongType(f"op '{op_name}': attribute {name} must be {wanted.__name__}, got {value!r}")
     if isinstance(default, list):

@@ -159,6 +159,7 @@ def _gradients(r: Again, slot: str, slots: str) -> list[str]:
     """Return the gradients of all gradients of a slot, zeros where there is none."""
     there = [g for s in slots.split() for n in r.op.outputs.get(grad_name(s), ()) if (g := r.grads.get(n))]
     names = r.op.outputs.get(grad_name(slot)) or [EMPTY]
+    # Zeros take their shape from the forward variable, if the gradient op reads it, else from a gradient beside them.
     forward = r.op.inputs.get(slot, [there[0]] * len(names))
     return [r.grads.get(n) or r.like(forward[i], 0.0) for i, n in enumerate(names)]
 

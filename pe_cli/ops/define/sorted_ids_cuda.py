@@ -61,6 +61,7 @@ def merge_near(held, half, size, top, first, me):
     while stride > 0:
         pair = me
         while pair < half:
+            # The pair-th of the places whose bit of the stride is 0.
             exchange(held, 2 * pair - (pair & (stride - 1)), stride, size, first)
             pair += THREADS
         cuda.syncthreads()

@@ -15,12 +15,13 @@ def before(a, b):
 def _later(values, base, a, b):
     """Return whether place a comes behind place b: a smaller value, or an equal one further on."""
     s, t = values[base + a], values[base + b]
-    return s < t or (s == t and a > b)
+    # A NaN has to have its place among the numbers: where it counted as equal to all of them, they would not be sorted either.
+    return before(t, s) or (not before(s, t) and a > b)
 
 
 @helper
 def sort_places(values, base, order, at, n):
-    """Sort order[at : at + n], different places, by falling values[base + place]; equal values by rising places. By a heap, in place."""
+    """Sort order[at : at + n], different places, by falling values[base + place], NaN first; equal values by rising places. By a heap."""
     first, last = n // 2, n
     while last > 1:
         if first > 0:

@@ -21,6 +21,8 @@ def cut_boxes(x: Ptr, info: Ptr, out: Ptr, owner: PtrI64, owned: Int, boxes: Int
     """out = x within [0, size - 1] of the box's image: `owner` says which, or `each` boxes in a row have one."""
     for b in range(boxes):
         i = owner[b] * 3 if owned else b // each * 3
+        # ImInfo has the size of the network's input, boxes are in pixels of the image before it was scaled: the size is divided by the
+        # scale. Half a pixel rounds up, as C's round does for sizes, and the last pixel is inside.
         high = T(math.floor(info[i] / info[i + 2] + T(0.5)) - 1)
         wide = T(math.floor(info[i + 1] / info[i + 2] + T(0.5)) - 1)
         for k in range(4):
@@ -88,6 +90,7 @@ def box_clip_cpu(o: Lowering) -> None:
         PeError: nothing says whose boxes they are (exit code 3).
     """
     x, info = o.input("Input"), o.input("ImInfo")
+    # Where nothing names owners, boxes are dealt to images in equal runs.
     images, boxes = info.shape[0], product(x.shape[:-1])
     if o.inputs("Owner"):
         if boxes:

@@ -18,12 +18,14 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 def encode_boxes(prior: Ptr, var: Ptr, target: Ptr, out: Ptr, n: Int, m: Int, one: Real, per: Int, a: Real, b: Real, c: Real, d: Real):
     """out[i, j] = centre and size of target i as seen from prior j, by variances: 0 the four numbers, 1 a row for each prior."""
     for e in range(n * m):
+        # All pairs: every target is described from every prior, and later ops choose the pairs that match.
         i, j = e // m * 4, e % m * 4
         w, h = prior[j + 2] - prior[j] + one, prior[j + 3] - prior[j + 1] + one
         tw, th = target[i + 2] - target[i] + one, target[i + 3] - target[i + 1] + one
         v0, v1, v2, v3 = (var[j], var[j + 1], var[j + 2], var[j + 3]) if per else (T(a), T(b), T(c), T(d))
         out[4 * e] = T(((target[i] + target[i + 2]) * T(0.5) - (prior[j] + w * T(0.5))) / w / v0)
         out[4 * e + 1] = T(((target[i + 1] + target[i + 3]) * T(0.5) - (prior[j + 1] + h * T(0.5))) / h / v1)
+        # abs as in the original: a box whose corners are swapped gets a code instead of NaN.
         out[4 * e + 2] = T(math.log(abs(tw / w)) / v2)
         out[4 * e + 3] = T(math.log(abs(th / h)) / v3)
 
@@ -42,6 +44,7 @@ def decode_boxes(
         y = v1 * target[4 * e + 1] * h + prior[j + 1] + h * T(0.5)
         tw, th = math.exp(v2 * target[4 * e + 2]) * w, math.exp(v3 * target[4 * e + 3]) * h
         out[4 * e], out[4 * e + 1] = T(x - tw * T(0.5)), T(y - th * T(0.5))
+        # `one` is added to sides and taken from the far corner, so a box of pixels [0, 3] is 4 wide and comes back as [0, 3].
         out[4 * e + 2], out[4 * e + 3] = T(x + tw * T(0.5) - one), T(y + th * T(0.5) - one)
 
 
@@ -122,6 +125,7 @@ def check_priors(prior: TensorType, target: TensorType, code_type: str, axis: in
     Raises:
         PeError: there are more, or fewer.
     """
+    # Axis 0 has the priors along the columns, axis 1 along the rows; rows and columns of a step's batch may only be known then.
     sizes = prior.shape[0], target.shape[1 - axis] if len(target.shape) == 3 else -1
     if code_type == "decode_center_size" and -1 not in sizes and sizes[0] != sizes[1]:
         raise PeError(f"box_coder: TargetBox {target} needs {sizes[1]} priors for axis {axis}, got {prior}")
@@ -156,10 +160,12 @@ def decode_and_choose(prior: Ptr, var: Ptr, target: Ptr, score: Ptr, out: Ptr, c
         for c in range(classes):
             a = 4 * (i * classes + c)
             cx, cy = var[0] * target[a] * w + x, var[1] * target[a + 1] * h + y
+            # Sizes are bounded before exp, which the first steps of training would otherwise take to infinity; centres need no bound.
             tw = math.exp(min(var[2] * target[a + 2], most)) * w
             th = math.exp(min(var[3] * target[a + 3], most)) * h
             out[a], out[a + 1] = T(cx - tw * T(0.5)), T(cy - th * T(0.5))
             out[a + 2], out[a + 3] = T(cx + tw * T(0.5) - T(1)), T(cy + th * T(0.5) - T(1))
+            # Class 0 is the background, and never the best one: a prior without another class stays where it is.
             if c > 0 and (best < 0 or score[i * classes + c] > score[i * classes + best]):
                 best = c
         for k in range(4):
@@ -227,6 +233,7 @@ def overlaps(x: Ptr, y: Ptr, out: Ptr, n: Int, m: Int, one: Real):
         i, j = e // m * 4, e % m * 4
         w = min(x[i + 2], y[j + 2]) - max(x[i], y[j]) + one
         h = min(x[i + 3], y[j + 3]) - max(x[i + 1], y[j + 1]) + one
+        # Decided by both sides: of boxes apart in both directions the two negative sides would give a positive area.
         both = w * h if w > 0 and h > 0 else 0.0
         a = (x[i + 2] - x[i] + one) * (x[i + 3] - x[i + 1] + one)
         b = (y[j + 2] - y[j] + one) * (y[j + 3] - y[j + 1] + one)
@@ -287,14 +294,18 @@ def grid_boxes(
     high: Real, least: Real, spread: Real, clip: Int,
 ):  # fmt: skip
     """Read the boxes of one anchor off every cell of a grid; wide, high: of the anchor, in parts of the network's input."""
+    # Head channels are [anchor, (x, y, w, h, confidence, classes...)], each a plane of cells.
     cells = H * W
     for e in range(n * cells):
         i, cell = e // cells, e % cells
         at = (i * count + which) * (5 + classes) * cells + cell
         o = (i * count + which) * cells + cell
         confidence = _sigmoid(x[at + 4 * cells])
+        # A cell below the threshold keeps its place as zeros: how many boxes there are is a shape, and shapes are known before a step.
         keep = confidence >= least
         h, w = float(image[2 * i]), float(image[2 * i + 1])
+        # The centre's range is stretched about the cell's middle by `spread`, so that it can reach the cell's edge without an infinite
+        # logit.
         edge = 0.5 * (spread - 1.0)
         cx = (cell % W + _sigmoid(x[at]) * spread - edge) * w / W
         cy = (cell // W + _sigmoid(x[at + cells]) * spread - edge) * h / H
@@ -371,6 +382,7 @@ def yolo_box_cpu(o: Lowering) -> None:
     n, _, rows, columns = x.shape
     pairs = list(zip(attrs["anchors"][::2], attrs["anchors"][1::2], strict=True))
     ratio = attrs["downsample_ratio"]
+    # An anchor's numbers are constants of its call, so the kernel needs no table of anchors in memory.
     for i, (w, h) in enumerate(pairs):
         o.call(
             grid_boxes, x, o.input("ImgSize"), o.output("Boxes"), o.output("Scores"), n, len(pairs), i, attrs["class_num"],

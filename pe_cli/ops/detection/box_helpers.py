@@ -18,9 +18,11 @@ Array = NDArray[Any]
 def overlaps(a: Array, b: Array) -> Array:
     """Return the area in common by the area of both, [boxes of a, boxes of b]; the last pixel of a box is inside."""
     low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
+    # Computed for every pair at once; only ops that run on the host and have hundreds of boxes per image come here.
     both = np.maximum(high - low + 1, 0).prod(-1)
     areas = [(c[:, 2] - c[:, 0] + 1) * (c[:, 3] - c[:, 1] + 1) for c in (a, b)]
     whole = areas[0][:, None] + areas[1][None] - both
+    # A pair with nothing in common is 0 without a division: two boxes of negative sides can have a union of 0.
     found: Array = np.divide(both, whole, out=np.zeros_like(both), where=both != 0)
     return found
 
@@ -39,11 +41,13 @@ def sample(places: list[int], count: int, rng: np.random.Generator | None) -> li
         return places
     if rng is None:
         return places[:count]
+    # Sorted, so that the order of what is drawn is that of the input, whatever the generator yields first.
     return [places[i] for i in sorted(rng.choice(len(places), count, replace=False))]
 
 
 def per_image(parts: Sequence[Array], like: Array) -> Leveled:
     """Return arrays one after the other, a sequence for each; `like` has their element type and sizes."""
+    # `like[:0]` gives element type and width even where there is no image or no box at all.
     rows = np.concatenate([like[:0], *parts])
     return Leveled(rows, (offsets_of([len(p) for p in parts]).tolist(),))
 

@@ -18,17 +18,20 @@ from pe_cli.ops.detection.roi import nearest
 
 @helper
 def _start(low, scale):
+    # Units are pixel numbers; half a pixel less is where the first pixel's area begins.
     return T(nearest(low)) * scale - T(0.5)
 
 
 @helper
 def _length(low, high, scale):
+    # The far edge is the end of the last unit, and 0.1 keeps a region of no size from dividing by 0.
     return max(T(nearest(high) + T(1)) * scale - T(0.5) - _start(low, scale), T(0.1))
 
 
 @helper
 def _group(part, parts, groups):
     """Return which of `groups` a part is in."""
+    # In the element type, not in integers: the original divides floats, and groups that do not divide evenly fall as there.
     return min(max(math.floor(T(part) * T(groups) / T(parts)), 0), groups - 1)
 
 
@@ -41,6 +44,7 @@ def _piece(part, parts, pieces):
 @helper
 def _inside(p, size):
     """Return (pixel, next one, distance) of a point, or (-1, -1, 0) where it is more than half a pixel outside."""
+    # The last half pixel on each side is still the image: such a point reads the outermost pixel alone.
     if p < T(-0.5) or p > T(size) - T(0.5):
         return -1, -1, T(0)
     q = min(max(p, T(0)), T(size - 1))
@@ -48,6 +52,8 @@ def _inside(p, size):
     return low, math.ceil(q), q - T(low)
 
 
+# Exact: contracting a product and a sum into one rounding would move a point across a pixel's edge, and CPU and CUDA would read different
+# pixels.
 @kernel(exact=True)
 def mean_of_moved(
     x: Ptr, rois: Ptr, trans: Ptr, owner: PtrI64, out: Ptr, count: Ptr, regions: Int, channels: Int, H: Int, W: Int, D: Int, PH: Int,
@@ -61,6 +67,7 @@ def mean_of_moved(
         w, h = wide / T(PW), high / T(PH)
         for k in range(D * PH * PW):
             d, i, j = k // (PH * PW), k // PW % PH, k % PW
+            # Outputs are dealt to classes in runs of D / classes; for each class Trans has a plane for x, then one for y.
             at = ((r * classes + d // (D // classes)) * 2 * AH + _piece(i, PH, AH)) * AW + _piece(j, PW, AW)
             dx = trans[at] * T(std) if moved else T(0)
             dy = trans[at + AH * AW] * T(std) if moved else T(0)
@@ -71,6 +78,7 @@ def mean_of_moved(
                 row, below, down = _inside(y0 + T(a) * (h / T(points)), H)
                 for b in range(points):
                     column, beside, right = _inside(x0 + T(b) * (w / T(points)), W)
+                    # Only points inside count, and the gradient divides by the same number: it is kept as TopCount.
                     if row < 0 or column < 0:
                         continue
                     upper = x[base + row * W + column] * (T(1) - right) + x[base + row * W + beside] * right
@@ -87,11 +95,14 @@ def mean_of_moved_back(  # noqa: C901 (loops over channels, regions, parts and p
     W: Int, PH: Int, PW: Int, GH: Int, GW: Int, AH: Int, AW: Int, classes: Int, points: Int, scale: Real, std: Real, moved: Int,
 ):  # fmt: skip
     """Give pixels their share of the parts' gradients; channels of which no output has a part get 0."""
+    # By channels and not by regions: regions overlap, and only one thread may add to a pixel. The same geometry is computed again for every
+    # channel.
     for c in range(channels):
         d, gi, gj = c // (GH * GW), c // GW % GH, c % GW
         for m in range(images):
             for p in range(H * W):
                 dx[(m * channels + c) * H * W + p] = T(0)
+        # Channels that no output reads come last, as D times the groups may be fewer than there are.
         if d >= D:
             continue
         for r in range(regions):
@@ -128,6 +139,7 @@ def moves_back(
     PH: Int, PW: Int, GH: Int, GW: Int, AH: Int, AW: Int, classes: Int, points: Int, scale: Real, std: Real,
 ):  # fmt: skip
     """Give each move what the parts change by where they go."""
+    # Every region has moves of its own, so regions do not meet here; its parts add to one piece one after the other.
     for r in range(regions):
         for k in range(classes * 2 * AH * AW):
             dt[r * classes * 2 * AH * AW + k] = T(0)
@@ -153,6 +165,8 @@ def moves_back(
                         continue
                     p, q = x[base + row * W + column], x[base + row * W + beside]
                     u, v = x[base + below * W + column], x[base + below * W + beside]
+                    # The derivative of the bilinear value along x: differences of the upper and of the lower two pixels, weighed by the
+                    # distance along y; then by wide, since moves are in sides of the region.
                     dt[at] += ((q - p) * (T(1) - down) + (v - u) * down) * share * wide
                     dt[at + AH * AW] += ((u - p) * (T(1) - right) + (v - q) * right) * share * high
 
@@ -267,6 +281,7 @@ def _moved(o: Lowering) -> tuple[Buffer, int, int]:
         PeError: moves of other sizes than the regions and their parts have.
     """
     if o.attrs["no_trans"]:
+        # Any pointer will do: with `moved` 0 the kernel reads nothing from it.
         return o.input("Input"), 1, 0
     trans, part_size, regions = o.input("Trans"), o.attrs["part_size"], o.input("ROIs").shape[0]
     if trans.shape[0] != regions or list(trans.shape[2:]) != part_size:
@@ -299,6 +314,7 @@ def deformable_psroi_pooling_grad_cpu(o: Lowering) -> None:
     if o.has("Input@GRAD"):
         sizes = (d, x.shape[0], rois.shape[0], *x.shape[1:])
         o.call(mean_of_moved_back, g, count, rois, trans, owner, o.output("Input@GRAD"), *sizes, *parts, moved)
+    # Asked for and without moves the gradient is 0: the output does not depend on Trans then.
     if o.has("Trans@GRAD") and moved:
         o.call(moves_back, x, g, count, rois, trans, owner, o.output("Trans@GRAD"), rois.shape[0], *x.shape[1:], d, *parts)
     elif o.has("Trans@GRAD"):

@@ -96,16 +96,20 @@ def judge(found: Array, true: Array, limit: float, *, difficult: bool) -> list[t
         (class, score, 1 for right or 0 for wrong) of each.
     """
     judged = []
+    # Classes that no detection names need no visit: their true boxes are counted elsewhere.
     for c in np.unique(found[:, 0]):
         mine = found[found[:, 0] == c]
         own = true[true[:, 0] == c]
         seen = np.zeros(len(own), bool)
         for row in mine[np.argsort(-mine[:, 1], kind="stable")]:
+            # A detection is cut to the image before it is compared, as the true boxes were drawn inside it.
             shares = overlap(np.clip(row[2:], 0, 1), own[:, -4:], normalized=True)
             best = int(np.argmax(shares)) if len(own) else -1
             hit = best >= 0 and shares[best] > limit
+            # A detection of a difficult box counts neither as right nor as wrong.
             if hit and not difficult and own[best, 1]:
                 continue
+            # A second detection of the same box is wrong, and the better scored one came first.
             judged.append((float(c), float(row[1]), float(hit and not seen[best])))
             if hit:
                 seen[best] = True
@@ -117,6 +121,7 @@ def average_precision(hits: Array, true: int, kind: str) -> float:
     right = np.cumsum(hits)
     precision, recall = right / np.arange(1, len(hits) + 1), right / true
     if kind == "integral":
+        # The area under the curve by steps: wrong detections do not change the recall, so only right ones add.
         return float(np.sum(precision * np.diff(recall, prepend=0)))
     return float(np.mean([precision[recall >= level / 10].max(initial=0) for level in range(11)]))
 
@@ -136,6 +141,7 @@ def detection_map_host(run: HostRun) -> dict[str, list[Any]]:
         bad = true[:, 0].max() if true[:, 0].max() >= classes else true[:, 0].min()
         raise PeError(f"detection_map: a true box is of class {bad:g}, but class_num is {classes}")
     hard = true[:, 1] != 0 if true.shape[1] == 6 else np.zeros(len(true), bool)
+    # Difficult boxes that do not count must not stand in the recall's denominator either.
     counted = true[:, 0] if a["evaluate_difficult"] else true[~hard, 0]
     count = np.bincount(counted.astype(int), minlength=classes)[:classes]
     judged: list[Any] = []
@@ -146,12 +152,14 @@ def detection_map_host(run: HostRun) -> dict[str, list[Any]]:
     if run.values.get("HasState") and run.one("HasState").ravel()[0]:
         count = count + run.one("PosCount").ravel()
         right = np.concatenate([run.one("TruePos"), right])
+    # What is not right is wrong: one table would do, but the original carries both from batch to batch.
     wrong = right * np.array([1, 1, -1], "float32") + np.array([0, 0, 1], "float32")
     every = []
     for c in np.flatnonzero(count):
         if c == a["background_label"]:
             continue
         own = right[right[:, 0] == c]
+        # Of all batches so far, since the mean of batches' mAPs is not the mAP.
         hits = own[np.argsort(-own[:, 1], kind="stable"), 2].astype(float)
         every.append(average_precision(hits, int(count[c]), a["ap_type"]))
     mean = np.array([np.mean(every) if every else 0], "float32")

@@ -73,13 +73,16 @@ def distribute_fpn_proposals_host(run: HostRun) -> dict[str, list[object]]:
     rois, a = given.array, run.attrs
     offsets = given.lod[-1] if given.lod else [0, len(rois)]
     sides = rois[:, 2:] - rois[:, :2]
+    # A box with a side below 0 has area 0 and log2 of -inf, which the clip sends to the finest level; the last pixel is inside.
     area = np.where((sides >= 0).all(1), (sides + 1).prod(1), 0)
     with np.errstate(divide="ignore"):
+        # In the element type of the boxes, as the original: a box at a border of two levels must fall on the same side.
         wanted = np.floor(np.log2(np.sqrt(area) / rois.dtype.type(a["refer_scale"])) + rois.dtype.type(a["refer_level"]))
     level = np.clip(wanted, a["min_level"], a["max_level"]).astype(np.int64)
     levels = range(a["min_level"], a["max_level"] + 1)
     order = np.argsort(level, kind="stable")
     restore = np.empty((len(rois), 1), np.int32)
+    # order[i] is the box at place i of the levels one after the other, so its inverse tells each box its place.
     restore[order, 0] = np.arange(len(rois))
     image = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     counts = [np.bincount(image[level == k], minlength=len(offsets) - 1) for k in levels]
@@ -145,6 +148,7 @@ def collect_fpn_proposals_host(run: HostRun) -> dict[str, list[object]]:
         rois.append(given.array)
         scores.append(run.values["MultiLevelScores"][k].array.ravel())
         owner.append(np.repeat(np.arange(images), np.diff(ends[0])))
+    # The limit is for the whole batch, not for each image, as in the original: an image of weak proposals may keep none.
     of, best = np.concatenate(owner), np.argsort(-np.concatenate(scores), kind="stable")[: run.attrs["post_nms_topN"]]
     boxes = np.concatenate(rois)
     return {"FpnRois": [per_image([boxes[best[of[best] == i]] for i in range(images)], boxes)]}

@@ -94,10 +94,12 @@ def generate_mask_labels(
 def _outline(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the points of a grid along a closed polygon, given its corners on the grid."""
     us, vs = [], []
+    # As COCO's rleFrPoly does: each edge is followed along its longer axis, a grid point for every step, and rounded across it.
     for k in range(len(x)):
         ends = [(int(x[k]), int(y[k])), (int(x[(k + 1) % len(x)]), int(y[(k + 1) % len(x)]))]
         wide, high = abs(ends[0][0] - ends[1][0]), abs(ends[0][1] - ends[1][1])
         along = 0 if wide >= high else 1
+        # Always from the smaller coordinate to the larger, so that an edge that two polygons share has the same points in both.
         swapped = ends[0][along] > ends[1][along]
         (a, b), n = (ends[::-1] if swapped else ends), max(wide, high)
         t = np.arange(n, -1, -1) if swapped else np.arange(n + 1)
@@ -110,21 +112,26 @@ def _outline(x: Array, y: Array) -> tuple[Array, Array]:
 
 def polygon_mask(points: Array, size: int) -> Array:
     """Return which pixels of a square are within a polygon: [size, size] of bool; points are x, y in pixels."""
+    # Points are moved to a grid of FINE per pixel, halves rounded up.
     corners = np.trunc(FINE * points.astype(np.float64) + 0.5).astype(np.int64)
     u, v = _outline(corners[:, 0], corners[:, 1])
     step = np.flatnonzero(u[1:] != u[:-1])
     before, after = (u[step], v[step]), (u[step + 1], v[step + 1])
+    # A crossing counts where the outline changes its column on the fine grid, at the middle of a pixel's column; others would count one
+    # column several times.
     column = (np.where(after[0] < before[0], after[0], after[0] - 1) + 0.5) / FINE - 0.5
     row = np.ceil(np.clip((np.minimum(before[1], after[1]) + 0.5) / FINE - 0.5, 0, size))
     seen = (np.floor(column) == column) & (column >= 0) & (column <= size - 1)
-    # column by column, every crossing of the outline goes in or out
+    # Going down a column, every crossing of the outline goes in or out; the extra place takes crossings below the last row of all.
     crossed = np.bincount((column[seen] * size + row[seen]).astype(np.int64), minlength=size * size + 1)
     found: Array = np.cumsum(crossed[: size * size]) % 2 == 1
+    # Places go column by column, as COCO's run lengths do, hence the transposition.
     return found.reshape(size, size).T
 
 
 def region_mask(polygons: Sequence[Array], box: Array, size: int) -> Array:
     """Return which parts of a region are within polygons: [size, size] of bool."""
+    # A region narrower than a pixel is drawn as a pixel wide instead of dividing by 0.
     sides = np.maximum(box[2:] - box[:2], 1)
     found: Array = np.logical_or.reduce([polygon_mask((p - box[:2]) * size / sides, size) for p in polygons])
     return found
@@ -163,6 +170,7 @@ def generate_mask_labels_host(run: HostRun) -> dict[str, list[object]]:
     like, width = run.one("Rois"), run.attrs["num_classes"] * run.attrs["resolution"] ** 2
     found = []
     for i, objects in enumerate(polygons):
+        # Crowds have no outline of their own, and class 0 is no object.
         single = np.flatnonzero((parts["GtClasses"][i].ravel() > 0) & (parts["IsCrowd"][i].ravel() == 0))
         labels = parts["LabelsInt32"][i].ravel()
         if (labels >= run.attrs["num_classes"]).any():
@@ -177,9 +185,12 @@ def generate_mask_labels_host(run: HostRun) -> dict[str, list[object]]:
 
 
 def _one_image(run: HostRun, rois: Array, labels: Array, objects: list[list[Array]], scale: float) -> tuple[Array, Array, Array]:
+    # The original never hands on an empty batch of masks: an image without regions on objects gives its first background region, whose mask
+    # is all -1 and so costs nothing.
     size, classes = run.attrs["resolution"], run.attrs["num_classes"]
     on = np.flatnonzero(labels > 0)
     places = on if len(on) else np.flatnonzero(labels == 0)[:1]
+    # Polygons are drawn on the image before scaling, and regions come in pixels of the network's input.
     boxes = rois[places] / scale
     masks = np.full((len(places), classes, size * size), -1, np.int32)
     if len(on):

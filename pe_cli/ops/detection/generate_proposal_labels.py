@@ -154,6 +154,7 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
         classes, crowd = (parts[slot][i].ravel() for slot in ("GtClasses", "IsCrowd"))
         if ((classes < 0) | (classes >= most)).any():
             raise PeError(f"generate_proposal_labels: image {i} has classes {classes.tolist()}, class_nums is {most}")
+        # True boxes are in pixels of the image, proposals in those of the network's input, which is `scale` times as large.
         scale = run.one("ImInfo")[i, 2]
         rois = _proposals(parts["RpnRois"][i] / scale, known[i])
         found.append(_one_image(run, rois, parts["GtBoxes"][i], classes, crowd, scale, rng))
@@ -165,6 +166,7 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
 
 def _proposals(rois: Array, known: Array | None) -> Array:
     """Return an image's proposals, without those that are true boxes of the stage before, if that is known."""
+    # A later stage of a cascade gets back the true boxes that the stage before had added to its candidates; they overlap themselves wholly.
     if known is None:
         return rois
     left = rois[(rois[:, 2:] - rois[:, :2] + 1 > 0).all(1) & (known < 1)]
@@ -179,6 +181,8 @@ def _one_image(
     boxes = rois if alone else np.concatenate([true, rois])
     overlap = overlaps(boxes, true)
     best = overlap.max(1) if len(true) else np.zeros(len(boxes), boxes.dtype)
+    # True boxes are the first candidates, and one that is a crowd is neither on an object nor on none. The original marks the first
+    # candidates also where true boxes are not among them (a later stage), and so does this.
     judged = best.copy()
     first = min(len(true), len(boxes))
     judged[:first][crowd[:first] != 0] = -1
@@ -190,6 +194,7 @@ def _one_image(
     else:
         on = sample(np.flatnonzero(is_on).tolist(), int(a["batch_size_per_im"] * a["fg_fraction"]), rng)
         off = sample(np.flatnonzero(is_off).tolist(), a["batch_size_per_im"] - len(on), rng)
+    # The first of boxes that overlap equally well, within rounding: `best` was taken over all of them by another route.
     of = (abs(overlap[on] - best[on, None]) < NEAR).argmax(1) if on else np.zeros(0, np.int64)
     labels = np.zeros((len(on) + len(off), 1), np.int32)
     labels[: len(on), 0] = classes[of]
@@ -200,6 +205,7 @@ def _one_image(
     at = np.ones(len(rows), np.int64) if a["is_cls_agnostic"] else labels[rows, 0]
     targets[rows, at] = differences(boxes[on], true[of], a["bbox_reg_weights"])[rows]
     weights[rows, at] = 1
+    # Inside and outside weights are the same numbers here; the original has both for losses that normalise by one of them.
     flat = [v.reshape(len(chosen), 4 * a["class_nums"]) for v in (targets, weights, weights)]
     return chosen * scale, labels, *flat, best[[*on, *off]]
 not_in_onnx(TARGETS, "generate_proposal_labels")

@@ -101,6 +101,7 @@ def generate_proposals(
 def moved(anchors: Array, deltas: Array, variances: Array) -> Array:
     """Return anchors moved by differences."""
     sides = anchors[:, 2:] - anchors[:, :2] + 1
+    # Sides count the last pixel, hence + 1 here and - 1 at the far corner below.
     by = deltas * variances
     centres = anchors[:, :2] + sides / 2 + by[:, :2] * sides
     halves = np.exp(np.minimum(by[:, 2:], anchors.dtype.type(LARGEST))) * sides / 2
@@ -118,9 +119,12 @@ def _overlaps_of(box: Array, boxes: Array) -> Array:
 
 def best_apart(boxes: Array, scores: Array, threshold: float, eta: float, most: int) -> list[int]:
     """Return the boxes that overlap no better one of them by more than a threshold, the best first; of equal scores the last."""
+    # Reversing a stable order puts the last of equal scores first, as the original's sort does.
     order = np.argsort(scores, kind="stable")[::-1]
     ranked, worst = boxes[order], np.zeros(len(boxes), boxes.dtype)
     kept: list[int] = []
+    # `worst` is the largest overlap with any box that was kept so far. Each kept box updates it for all behind it at once, and a box is
+    # judged by the threshold as it is when its turn comes, which eta may have lowered.
     for i, place in enumerate(order):
         if worst[i] > boxes.dtype.type(threshold):
             continue
@@ -158,6 +162,7 @@ def generate_proposals_host(run: HostRun) -> dict[str, list[object]]:
 
 def _one_image(run: HostRun, scores: Array, deltas: Array, info: Array, anchors: Array, variances: Array) -> tuple[Array, Array]:
     before, after, threshold = run.attrs["pre_nms_topN"], run.attrs["post_nms_topN"], run.attrs["nms_thresh"]
+    # Only those with the best scores are moved and compared: overlaps of all anchors of a large image would not fit in memory.
     first = np.argsort(-scores, kind="stable")[: before if before > 0 else None]
     boxes, scores = moved(anchors[first], deltas[first], variances[first]), scores[first]
     high, wide, scale = info
@@ -166,6 +171,7 @@ def _one_image(run: HostRun, scores: Array, deltas: Array, info: Array, anchors:
     centres = boxes[:, :2] + (sides + 1) / 2
     keep = (sides / scale + 1 >= max(run.attrs["min_size"], 1.0)).all(1) & (centres <= np.array([wide, high])).all(1)
     boxes, scores = boxes[keep], scores[keep]
+    # The original never hands on an empty batch: an image without a box has one of zeros.
     if not len(boxes):
         return np.zeros((1, 4), boxes.dtype), np.zeros((1, 1), scores.dtype)
     if threshold > 0:

@@ -28,6 +28,8 @@ def mine(
             out[p] = match[p]
             negative[p] = 0
             positives += 1 if match[p] >= 0 else 0
+            # Mining negatives looks at columns without a match that lie far enough from every true box; mining hard examples at all
+            # columns.
             if hard or (match[p] < 0 and far[p] < farthest):
                 total[p] = loss[p] + where[p] if both else loss[p]
                 order[i * P + n] = p
@@ -36,6 +38,7 @@ def mine(
         sort_places(total, 0, order, i * P, n)
         for k in range(wanted):
             negative[order[i * P + k]] = 1
+        # A hard example that has a match is a positive that counts; only those without one are negative.
         if hard:
             for p in range(i * P, (i + 1) * P):
                 if match[p] >= 0:

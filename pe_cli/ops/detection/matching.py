@@ -18,6 +18,7 @@ from pe_cli.ops.define.traits import ReportsData
 
 
 def _all_rows() -> Indices:
+    # -1 stands for the number of rows, which may be known in the step only: kernels put it in.
     return offsets_of([-1])
 
 
@@ -44,6 +45,7 @@ def match_boxes(  # noqa: C901, PLR0912 (loops over images, rounds, columns and 
         # Globally greedy: the best pair of all that are left goes first, and its row and column leave.
         for r in range(a, b):
             taken[r] = 0
+        # At most one match for every row; the loop ends before where no pair is left that overlaps.
         for _ in range(a, b):
             best = T(-1)
             row = -1
@@ -152,6 +154,7 @@ def assign_targets(
     """out = row of x that each column is matched with, weight = 1; else out = other, weight = 0."""
     for e in range(images * P):
         i = e // P
+        # X may have one target for all columns (PX is 1) or one for each; the remainder by PX serves both.
         row = match[e]
         if row < 0:
             for k in range(K):
@@ -162,6 +165,7 @@ def assign_targets(
         at = offsets[i] + row
         if at >= end:
             status[0], status[1], status[2], status[3] = OUT_OF_RANGE, e, row, end - offsets[i]
+            # Only this column is left out: the run stops at the status, and the other outputs are defined whatever the order of threads.
             continue
         for k in range(K):
             out[e * K + k] = x[(at * PX + (e % P) % PX) * K + k]
@@ -270,6 +274,7 @@ def target_assign_cpu(o: Lowering) -> None:
     images, columns, size = out.shape
     if not out.size:
         return
+    # Negatives are written over what the matches left: they have no match, but count in the loss.
     other = o.attrs["mismatch_value"]
     o.call(assign_targets, x, match, o.input("Offsets"), out, weight, images, columns, *x.shape, other, STATUS, dtype=x.dtype)
     if o.inputs("NegIndices"):

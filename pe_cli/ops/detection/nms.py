@@ -60,6 +60,7 @@ def packed(images: Sequence[Any], like: Array, width: int, *, none: bool) -> dic
     every = [np.asarray(rows, like.dtype).reshape(-1, width) for rows, _ in images]
     index = np.array([p for _, places in images for p in places], "int32").reshape(-1, 1)
     out = np.concatenate(every) if every else np.zeros((0, width), like.dtype)
+    # fluid hands on a single -1 where a batch has no detection at all, and book examples test for it.
     if none and not len(out):
         return {"Out": [Leveled(np.full((1, 1), -1, like.dtype), ([0, 1],))], "Index": [Leveled(index, lod)]}
     return {"Out": [Leveled(out, lod)], "Index": [Leveled(index, lod)]}
@@ -117,6 +118,7 @@ def multiclass_nms_host(run: HostRun) -> dict[str, list[Any]]:
     rows = scores.ndim == 2
     if rows:
         found = run.values["Scores"][0]
+        # Places in Index count over the whole batch, so every image gets the number of those before it.
         ends = np.asarray((found.lod or run.values["BBoxes"][0].lod or ([0, len(scores)],))[-1])
         images = [(boxes[s:e], scores[s:e].T, int(s) * scores.shape[1]) for s, e in pairwise(ends)]
     else:
@@ -128,6 +130,7 @@ def multiclass_nms_host(run: HostRun) -> dict[str, list[Any]]:
             if c != a["background_label"]:
                 own, order = box[:, c] if rows else box, best(score[c], a["score_threshold"], a["nms_top_k"])
                 kept[c] = suppress(own, order, a["nms_threshold"], a["nms_eta"], normalized=a["normalized"])
+                # With a row of scores per box the original sorts what a class keeps by place, and otherwise by score.
                 kept[c] = sorted(kept[c]) if rows else kept[c]
         kept = strongest(kept, lambda c, p, score=score: score[c, p], a["keep_top_k"])
         chosen = [(c, p) for c in sorted(kept) for p in (sorted(kept[c]) if rows else kept[c])]
@@ -194,6 +197,7 @@ def _lowered(boxes: Array, scores: Array, a: Any) -> Array:
     pairs = np.stack([overlap(box, boxes, normalized=a["normalized"]) for box in boxes]) if n else np.zeros((0, 0), boxes.dtype)
     # Only better boxes lower a score, and these stand before it.
     pairs = np.triu(pairs, 1)
+    # m_i of the paper: how much box i itself overlaps a better one. A box that is likely to go must not lower others much.
     most = pairs.max(0, initial=0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.exp((most * most - pairs * pairs) * a["gaussian_sigma"]) if a["use_gaussian"] else (1 - pairs) / (1 - most)
@@ -286,6 +290,7 @@ def _merge(boxes: Array, scores: Array, threshold: float, *, normalized: bool) -
 @locality_aware_nms.host_run
 def locality_aware_nms_host(run: HostRun) -> dict[str, list[Any]]:
     """Image by image, class by class."""
+    # Merging moves boxes and adds scores in place; the feeds have to stay as they are.
     boxes, scores, a = run.one("BBoxes").copy(), run.one("Scores").copy(), run.attrs
     made: list[Any] = []
     for box, score in zip(boxes, scores, strict=True):

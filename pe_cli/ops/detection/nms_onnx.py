@@ -33,6 +33,7 @@ def first_true(o: Writer, flags: str, n: int, rows: int) -> tuple[str, str]:
         n: see there.
         rows: see there.
     """
+    # The earlier a place, the larger its key, and 0 where the flag does not hold: the largest keys are the first places.
     key = o.node("Where", [flags, o.const(np.arange(n, 0, -1).reshape(1, -1)), o.const(0)])
     left, places = o.fresh(), o.fresh()
     o.nodes("TopK", [key, o.const([min(n, rows)])], [left, places], axis=1)
@@ -74,6 +75,7 @@ def count(o: Writer, there: str) -> None:
 def places_of_batch(o: Writer, there: str, places: str, n: int) -> None:
     """Write Index, where it is wanted: places [images, rows] among the n boxes of each image as places among those of all, -1 for none."""
     if o.wanted("Index"):
+        # The number of images is known in the run only, so the first place of each is a running sum instead of a constant.
         first = o.node("CumSum", [filled(o, places, n, 1, dtype="int64"), o.const(0)], exclusive=1)
         at = o.node("Where", [there, o.node("Add", [places, first]), o.const(-1)])
         o.node("Cast", [at], to="Index", to_=element_type("int32"))
@@ -100,6 +102,8 @@ def kept_apart(
         classes: how many there are.
     """
     inside, dtype = o.inside(), kind.dtype
+    # Loop states: the boxes that are kept so far, how many these are, the thresholds (a column for each class), and the kept boxes'
+    # classes.
     number, flag = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
     held = [
         (inside.fresh(), TensorType((-1, rows, 4), dtype)), (inside.fresh(), TensorType((-1, 1), "int64")),
@@ -110,12 +114,15 @@ def kept_apart(
     box, fit, *own = (inside.node("Gather", [v, k], axis=1) for v in (boxes, fits, *([labels] if labels else [])))
     limit = inside.node("GatherElements", [limits, own[0]], axis=1) if labels else limits
     overlap = overlaps(inside, box, kept, o.const(one, dtype=dtype), o.const(0, dtype=dtype))
+    # A NaN overlap counts as too much where the op's kernel compares so.
     bad = inside.node("Not", [inside.node("LessOrEqual", [overlap, limit])]) if nan else inside.node("Greater", [overlap, limit])
+    # Slots behind `found` hold zeros that are no boxes.
     bad = inside.node("And", [bad, inside.node("Less", [slots, found])])
     if labels:
         bad = inside.node("And", [bad, inside.node("Equal", [known[0], own[0]])])
     good = every(inside, inside.node("Not", [bad]))
     keep = inside.node("And", [fit, inside.node("Unsqueeze", [good, o.const([1])])])
+    # The next free slot of every image; where the box is not kept, no slot is written.
     here = inside.node("And", [keep, inside.node("Equal", [slots, found])])
     after = [
         inside.node("Where", [inside.node("Unsqueeze", [here, o.const([2])]), box, kept]),
@@ -127,6 +134,8 @@ def kept_apart(
         if labels:
             falls = inside.node("And", [falls, inside.node("Equal", [o.const(np.arange(classes).reshape(1, -1)), own[0]])])
         after[2] = inside.node("Where", [falls, inside.node("Mul", [limits, o.const(eta, dtype=dtype)]), limits])
+    # The condition is common to all images: rounds go on until the slowest one has its rows, and for the others every box then finds no
+    # free slot.
     fewest = inside.node("ReduceMin", [after[1]], keepdims=0)
     again = inside.node("Less", [fewest, o.const(rows)])
     states = [(name, kind) for name, (_, kind) in zip(after, held, strict=True)]
@@ -134,6 +143,7 @@ def kept_apart(
     begin = [filled(o, boxes, v, *kind.shape[1:], dtype=kind.dtype) for v, (_, kind) in zip((0, 0, threshold, -1), held, strict=False)]
     made, flags = [o.fresh() for _ in begin], o.fresh()
     o.nodes("Loop", [o.const(n), o.const(True, dtype="bool"), *begin], [*made, flags], body=body)
+    # Rounds that were not needed gave no flags; their boxes are not kept.
     left = o.node("Sub", [o.const([n]), o.node("Shape", [flags], start=0, end=1)])
     rest = o.node("Concat", [left, o.node("Shape", [boxes], start=0, end=1), o.const([1])], axis=0)
     whole = o.node("Concat", [flags, o.node("Expand", [o.const(False, dtype="bool"), rest])], axis=0)

@@ -25,6 +25,7 @@ def overlap(box: Array, others: Array, *, normalized: bool) -> Array:
     h = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1])
     both = (w + one) * (h + one)
     either = _area(box[None], one) + _area(others, one) - both
+    # Sides of 0 are no gap: boxes of pixels that share an edge have a line of pixels in common.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((w < 0) | (h < 0), 0, both / either).astype(box.dtype)
 
@@ -54,10 +55,12 @@ def _shoelace(points: list[tuple[float, float]]) -> float:
 
 def _clipped(subject: list[tuple[float, float]], clip: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the part of a polygon inside another, edge by edge (Sutherland and Hodgman 1974)."""
+    # The clip polygon is convex and turned so that inside is to the left of every edge.
     for (x, y), (u, v) in zip(clip, clip[1:] + clip[:1], strict=True):
         sides = [(u - x) * (q - y) - (v - y) * (p - x) for p, q in subject]
         kept: list[tuple[float, float]] = []
         for i, (p, q) in enumerate(subject):
+            # Index -1 is the last corner: the polygon is closed.
             before, (r, s) = sides[i - 1], subject[i - 1]
             if (before < 0) != (sides[i] < 0):
                 t = before / (before - sides[i])
@@ -89,6 +92,7 @@ def suppress(boxes: Array, order: Array, threshold: float, eta: float, *, normal
     limit = boxes.dtype.type(threshold)
     eta = boxes.dtype.type(eta)
     for place in order:
+        # Written as "not <=": a box whose overlap is NaN is dropped.
         if kept and not (overlap(boxes[place], boxes[kept], normalized=normalized) <= limit).all():
             continue
         kept.append(int(place))
@@ -108,6 +112,7 @@ def strongest(kept: dict[int, list[int]], score: Any, most: int) -> dict[int, li
     every = [(label, place) for label in sorted(kept) for place in kept[label]]
     if most < 0 or len(every) <= most:
         return kept
+    # Stable after classes and places: of equal scores the smaller class stays, on every machine.
     every.sort(key=lambda pair: -score(*pair))
     found: dict[int, list[int]] = {}
     for label, place in every[:most]:

@@ -23,6 +23,7 @@ def _level(rois, at, low, high, refer, scale):
     """Return the level of a box; doubling and halving its side are exact."""
     w, h = rois[at + 2] - rois[at], rois[at + 3] - rois[at + 1]
     side = T(math.sqrt((w + T(1)) * (h + T(1)))) / T(scale) if w >= T(0) and h >= T(0) else T(0)
+    # Instead of floor(log2(...)): a logarithm may round across the border of two levels, and differently on a card.
     level = refer
     while side >= T(2) and level < high:
         side /= T(2)
@@ -38,12 +39,14 @@ def take_level(
     rois: Ptr, out: Ptr, restore: PtrI32, images: Int, n: Int, level: Int, low: Int, high: Int, refer: Int, scale: Int
 ):
     """out = the boxes of a level, those of each image first; restore = where each is among the rows of all levels."""
+    # One call per level, since a kernel has a fixed number of outputs while levels are an attribute. Boxes keep their order inside a level.
     for i in range(images):
         found = i * n
         for e in range(i * n, (i + 1) * n):
             if _level(rois, 4 * e, low, high, refer, scale) == level:
                 for d in range(4):
                     out[4 * found + d] = rois[4 * e + d]
+                # Rows are counted over all levels of all images, one level after the other, as later ops join them.
                 restore[e] = (level - low) * images * n + found
                 found += 1
         for e in range(4 * found, 4 * (i + 1) * n):
@@ -148,10 +151,13 @@ def keep_best(
     rows: Int, most: Int, levels: Int,
 ):  # fmt: skip
     """out = boxes of each image among the best `most` of all images; next: scratch for images of each image."""
+    # Every image repeats the whole merge and keeps its own part of it. That is images times the work, but no thread waits for another, and
+    # images are few.
     for i in range(images):
         at = i * images
         for j in range(images):
             next[at + j] = 0
+        # Each image's boxes are sorted, so the best that is left of all images is the best of their next ones.
         for _ in range(most):
             which = -1
             for j in range(images):

@@ -16,6 +16,7 @@ from pe_cli.ops.detection.padded_nms import box_overlap, keep_apart, kept_rows, 
 @helper
 def _merge(boxes, scores, seen, i, n, at, threshold, one):
     """Merge every box of image i with the one that is left before it, where they overlap by more; what is gone is marked as seen."""
+    # Only the neighbour that is left before it is looked at, as in EAST: boxes come in reading order, and merging is one pass.
     last = -1
     for p in range(n):
         seen[at + p] = 0
@@ -37,6 +38,7 @@ def merge_and_find(
 ):  # fmt: skip
     """Do `find_boxes` with neighbours merged, class by class; moved and added: the boxes and scores that this gives."""
     for i in range(images):
+        # Copied once per image, not per class: what is merged for one class stays merged for the next, as in the original.
         for e in range(4 * i * n, 4 * (i + 1) * n):
             moved[e] = boxes[e]
         for c in range(classes):

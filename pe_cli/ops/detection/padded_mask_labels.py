@@ -42,6 +42,7 @@ def _is_polygon(segments, at, points):
 def _frame_overlap(segments, at, polygons, points, left, top, right, bottom):
     """Return the overlap of a box and the frame of an object's polygons, the last pixels inside; below 0 where it has no polygon."""
     found = 0
+    # The far corner starts at 0 and not at a first point, as in the original: edges left of or above the image count as its corner.
     low_x, low_y, high_x, high_y = T(0), T(0), T(0), T(0)
     for p in range(polygons):
         begin = at + 2 * p * points
@@ -79,6 +80,7 @@ def _cross(crossed, at, size, before, u, v, w):
     if math.floor(column) == column and 0 <= column <= size - 1:
         row = math.ceil(min(max((min(v, w) + 0.5) / FINE - 0.5, 0.0), size * 1.0))
         place = at + math.floor(column) * size + row
+        # Even or odd is all that counts: two crossings at one place cancel.
         crossed[place] = 1 - crossed[place]
 
 
@@ -86,6 +88,7 @@ def _cross(crossed, at, size, before, u, v, w):
 def _follow(crossed, at, size, x, y, u, v):
     """Follow one edge of an outline over the fine grid, from x, y to u, v."""
     wide, high = abs(x - u), abs(y - v)
+    # At least 1 wherever the loop runs, so neither slope divides by 0.
     n = max(wide, high)
     before, row = x, y
     for k in range(1, n + 1):
@@ -122,6 +125,7 @@ def draw_masks(  # noqa: C901, PLR0912 (loops over regions, objects, polygons an
         for k in range(K * cells):
             masks[e * K * cells + k] = -1
         label = labels[e]
+        # The run stops at the status; the row keeps -1 everywhere, as if its region were on no object.
         if label >= K:
             status[0], status[1], status[2], status[3] = OUT_OF_RANGE, e, label, K
         if label <= 0 or label >= K:
@@ -147,9 +151,11 @@ def draw_masks(  # noqa: C901, PLR0912 (loops over regions, objects, polygons an
             begin = 2 * (which * polygons + p) * points
             if not _is_polygon(segments, begin, points):
                 continue
+            # One place more than there are pixels takes crossings below the last row of the last column.
             for k in range(cells + 1):
                 crossed[at + k] = 0
             for k in range(points):
+                # Behind the last point comes the first: outlines are closed.
                 this, following = begin + 2 * k, begin + 2 * ((k + 1) % points)
                 x, y = _on_grid(segments[this], left, wide, size), _on_grid(segments[this + 1], top, high, size)
                 u, w = _on_grid(segments[following], left, wide, size), _on_grid(segments[following + 1], top, high, size)

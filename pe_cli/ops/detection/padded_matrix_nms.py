@@ -18,6 +18,7 @@ from pe_cli.ops.detection.padded_nms import box_overlap, kept_rows
 def _candidates(scores, at, n, least, most, order):
     """Write the places of the best scores above the least, the best first, and return how many there are."""
     found = 0
+    # Chosen one by one: a sort would need a comparison of all boxes even where only a few are looked at.
     for _ in range(most):
         best = -1
         for p in range(n):
@@ -52,10 +53,12 @@ def lower_scores(
             found = _candidates(scores, at, n, least, most, order)
             numbers[i * classes + c] = found
             for j in range(found):
+                # m_k of the paper: how much candidate k itself overlaps a better one. It is known, as better candidates were done before.
                 share, largest = T(1), T(0)
                 for k in range(j):
                     o = box_overlap(boxes, i * n + order[at + k], i * n + order[at + j], one)
                     m = most_of[at + k]
+                    # m of 1 means that candidate k is the same box as a better one; it lowers nothing (0 / 0 in the formula).
                     f = exp((m * m - o * o) * T(sigma)) if gaussian else (T(1) - o) / (T(1) - m) if m < T(1) else T(1)
                     share = min(share, f)
                     largest = max(largest, o)
@@ -72,6 +75,7 @@ def take_best(
     for i in range(images):
         found = 0
         for r in range(i * rows, (i + 1) * rows):
+            # Candidates' scores have changed their order by being lowered, so the best is looked for anew for every row.
             which, at = -1, -1
             for c in range(classes):
                 for j in range((i * classes + c) * n, (i * classes + c) * n + numbers[i * classes + c]):
@@ -87,6 +91,7 @@ def take_best(
                 out[6 * r + 1] = lowered[at]
                 for d in range(4):
                     out[6 * r + 2 + d] = boxes[4 * p + d]
+                # Below the threshold, so that it is not found again.
                 lowered[at] = T(least) - T(1)
                 found += 1
         count[i] = found

@@ -24,6 +24,7 @@ def box_overlap(a, i, j, one):
         return T(0)
     both = (right - left + one) * (bottom - top + one)
     areas = T(0)
+    # A box with a side below 0 has no area, as in the original, though it may overlap others by the formula above.
     for b in (i, j):
         w = a[4 * b + 2] - a[4 * b]
         h = a[4 * b + 3] - a[4 * b + 1]
@@ -41,6 +42,7 @@ def keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, most, thres
     at = row * n
     numbers[2 * row] = 0
     numbers[2 * row + 1] = 0
+    # The threshold starts anew for each class; eta lowers it for this class alone.
     limit = threshold
     for _ in range(most):
         best = -1
@@ -52,6 +54,7 @@ def keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, most, thres
         seen[at + best] = 1
         fits = 1
         for k in range(numbers[2 * row]):
+            # Written as "not <=": a box whose overlap is NaN is dropped, as on the host.
             if not box_overlap(boxes, i * n + best, i * n + kept[at + k], one) <= limit:
                 fits = 0
                 break
@@ -68,6 +71,8 @@ def write_rows(  # noqa: C901 (loops over classes, rows and what is kept)
     boxes, scores, out, index, count, kept, numbers, i, n, classes, rows
 ):
     """Write the best of what is kept of image i, by class and falling score."""
+    # Every class has its boxes by falling score, so this is a merge of lists: numbers[.. + 1] counts how many of a class are taken. Only
+    # then are rows written, class by class.
     found = 0
     for _ in range(rows):  # the best of the classes' next ones
         which = -1
@@ -78,6 +83,7 @@ def write_rows(  # noqa: C901 (loops over classes, rows and what is kept)
                 continue
             if which >= 0:
                 before = (i * classes + which) * n
+                # On equal scores the smaller class stays in front.
                 if scores[at + kept[at + k]] <= scores[before + kept[before + numbers[(i * classes + which) * 2 + 1]]]:
                     continue
             which = c
@@ -113,6 +119,7 @@ def find_boxes(
     for i in range(images):
         for c in range(classes):
             row = i * classes + c
+            # Marks of boxes that were looked at, whether they are kept or not.
             for p in range(n):
                 seen[row * n + p] = 0
             keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, 0 if c == background else most, threshold, eta, one)

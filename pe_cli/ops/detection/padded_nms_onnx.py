@@ -36,6 +36,7 @@ def yolo_box_onnx(o: Writer) -> None:
 
     sure = o.node("Sigmoid", [part(parts, 4, 5)])
     keep = o.node("GreaterOrEqual", [sure, o.const(a["conf_thresh"], "X")])
+    # ImgSize is height, then width, while boxes are x, then y: hence 1 - at below.
     image = o.node("Reshape", [o.node("Cast", [o.x("ImgSize")], to_=element_type(kind.computed.dtype)), o.const([-1, 2, 1, 1])])
     middles, halves = [], []
     for at, place, size in ((0, cells % columns, columns), (1, cells // columns, rows)):
@@ -67,7 +68,9 @@ def _kept_by_node(o: Writer, looked: str, lowest: str, most: int) -> str:
     """Return the map of all scores by NonMaxSuppression."""
     if most < o.type("Scores").shape[2]:
         best, places = _best(o, looked, most)
+        # Only the best `most` of each class may be kept; all others count as never found.
         looked = o.node("ScatterElements", [lowest, places, best], axis=2)
+    # The node takes float32 alone, whatever the op's element type; the scores that are kept are taken from the original ones.
     single = [o.node("Cast", [v], to_=element_type("float32")) for v in (o.x("BBoxes"), looked)]
     limits = [o.const([o.attrs[name]], dtype="float32") for name in ("nms_threshold", "score_threshold")]
     kept = o.node("NonMaxSuppression", [*single, o.const([_ALL]), *limits])
@@ -94,6 +97,7 @@ def _kept_by_rounds(o: Writer, looked: str, lowest: str, most: int) -> str:
     boxes = o.node("Reshape", [at_places(o, o.x("BBoxes"), places), o.const([-1, most, 4])])
     fits = o.node("Reshape", [o.node("Greater", [best, o.const(a["score_threshold"], "Scores")]), o.const([-1, most])])
     one = 0.0 if a["normalized"] else 1.0
+    # Every class of every image is a row of its own here, so one Loop serves all classes.
     kept = kept_apart(o, boxes, fits, kind, most, most, threshold=a["nms_threshold"], eta=a["nms_eta"], one=one, nan=True)
     kept = o.node("Reshape", [kept, o.node("Shape", [best])])
     return o.node("ScatterElements", [lowest, places, o.node("Where", [kept, best, o.const(-np.inf, "Scores")])], axis=2)
@@ -133,6 +137,7 @@ def detections_of_map(o: Writer, seen: str, boxes: str) -> None:
     rows, kind = o.attrs["keep_top_k"], o.type("Scores")
     _, classes, n = kind.shape
     never = o.const(-np.inf, "Scores")
+    # TopK cannot take more than there is: a map of fewer scores than rows is filled up with scores that no box has.
     spare = np.full((1, rows), -np.inf)  # rows of an image at least
     flat = o.node("Reshape", [seen, o.const([-1, classes * n])])
     counted = o.node("Slice", [o.node("Shape", [flat]), o.const([0]), o.const([1])])

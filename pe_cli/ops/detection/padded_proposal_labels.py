@@ -40,6 +40,7 @@ def judge_boxes(  # noqa: C901 (loops over images, candidates and boxes)
     for i in range(images):
         a = offsets[i]
         b = offsets[i + 1] if offsets[i + 1] >= 0 else rows
+        # Candidates are the true boxes, then the proposals, without the former in a later stage.
         known = 0 if stage else b - a
         n = known + (min(max(counts[i], 0), R) if counted else R)
         for c in range(C):
@@ -49,15 +50,18 @@ def judge_boxes(  # noqa: C901 (loops over images, candidates and boxes)
             if c >= n or (c < known and not has_sides(true, a + c)):
                 continue
             for d in range(4):
+                # Proposals come in pixels of the network's input, true boxes in those of the image.
                 boxes[4 * e + d] = true[4 * (a + c) + d] if c < known else rois[4 * (i * R + c - known) + d] / info[3 * i + 2]
             best = T(0)
             for g in range(a, b):
                 if has_sides(true, g):
                     best = max(best, scaled_overlap(boxes, e, true, g, T(1)))
+            # The first box within rounding of the best, in a second pass: `generate_proposal_labels` chooses so.
             for g in range(a, b):
                 if has_sides(true, g) and abs(scaled_overlap(boxes, e, true, g, T(1)) - best) < T(NEAR):
                     of[e] = g
                     break
+            # By place, even in a later stage where the first candidates are proposals: the original does so too.
             judged = T(-1) if crowds and c < b - a and crowd[a + c] != 0 else best
             if stage and (boxes[4 * e + 2] - boxes[4 * e] + T(1) <= T(0) or boxes[4 * e + 3] - boxes[4 * e + 1] + T(1) <= T(0)):
                 continue
@@ -75,10 +79,12 @@ def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
 ):  # fmt: skip
     """Write the rows of what is chosen of each image: on objects, then on none; then rows that do not count."""
     for i in range(images):
+        # Numbers of draws follow from the image's place in the whole batch, so the choice does not depend on how many devices share it.
         at, number = i * C, 2 * (first + i) * APART
         found = choose(state, at, C, ON, CHOSEN_ON, F, drawn, seed, step[0], number)
         choose(state, at, C, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + APART)
         r = i * S
+        # Rows of those on objects go first; a box has only one of the two states, so each is written once.
         for turn in range(2):
             for e in range(at, at + C):
                 if not state[e] & (CHOSEN_OFF if turn else CHOSEN_ON):
@@ -91,6 +97,7 @@ def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
                     inside[4 * K * r + k] = T(0)
                     outside[4 * K * r + k] = T(0)
                 kind = label[r]
+                # A wrong class is reported, and its row does not count; nothing is written outside the classes' columns.
                 if kind < 0 or kind >= K:
                     status[0], status[1], status[2], status[3] = OUT_OF_RANGE, of[e], kind, K
                     label[r] = -1
@@ -225,6 +232,7 @@ def padded_proposal_labels_cpu(o: Lowering) -> None:
     rois, true, info, a = o.input("RpnRois"), o.input("GtBoxes"), o.input("ImInfo"), o.attrs
     images, proposals = rois.shape[:2]
     stage, rows = int(a["is_cascade_rcnn"]), o.output("Rois").shape[1]
+    # As many candidates as an image can have: all true boxes of the batch may be of one image.
     most = proposals + (0 if stage else true.shape[0])
     if not o.output("Rois").size:
         return

@@ -33,6 +33,7 @@ def _move(deltas, info, around, variances, boxes, at, i, place, anchors, area, l
         b = max(min(centre + half - T(1), whole - T(1)), T(0))
         boxes[4 * at + d] = a
         boxes[4 * at + 2 + d] = b
+        # Written as "not (...)": a box of NaN does not fit.
         if not ((b - a) / scale + T(1) >= least and a + (b - a + T(1)) / T(2) <= whole):
             fits = 0
     return fits
@@ -63,6 +64,8 @@ def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those tha
     placed: scores by place; places count the anchors of a pixel first, scores have the pixels of an anchor first. kept: 4 numbers for
     every row, and 4 for the next box.
     """
+    # Scores lie [anchors, pixels], while ties are broken by place with the anchors of a pixel first: scores are copied into that order
+    # once.
     n = anchors * area
     for i in range(images):
         at = i * n
@@ -70,6 +73,7 @@ def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those tha
             order[at + p] = p
             placed[at + p] = scores[(i * anchors + p % anchors) * area + p // anchors]
         sort_places(placed, at, order, at, n)
+        # Non-maximum suppression of the original takes the last of equal scores first; without it, its sort takes the first.
         if threshold > T(0):
             _turn_equals(placed, at, order, at, most)
         found, limit = 0, threshold
@@ -78,6 +82,8 @@ def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those tha
             if found == rows:
                 break
             place = order[at + k]
+            # A candidate is written directly behind the boxes that are kept: keeping it is counting it, and the next one overwrites it
+            # otherwise.
             here = first + found
             if _move(deltas, info, around, variances, kept, here, i, place, anchors, area, least) == 0:
                 continue

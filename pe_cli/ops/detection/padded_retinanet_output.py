@@ -29,6 +29,8 @@ def _decode(deltas, anchors, info, boxes, at, i, place, p):
         side, scale = end - low + T(1), info[3 * i + 2]
         centre = deltas[4 * place + d] * side + low + side / T(2)
         half = exp(deltas[4 * place + 2 + d]) * side / T(2)
+        # ImInfo is height, width, scale: x is bounded by the width, number 1, and y by the height, number 0. The input's size over the
+        # scale is the image's.
         most = T(math.floor(info[3 * i + 1 - d] / scale + T(0.5)) - 1)
         boxes[4 * at + d] = max(min((centre - half) / scale, most), T(0))
         boxes[4 * at + 2 + d] = max(min((centre + half - T(1)) / scale, most), T(0))
@@ -47,6 +49,7 @@ def find_retinanet(  # noqa: C901, PLR0912 (loops over images, levels and candid
             begin, size, here = (i * n + ends[k]) * classes, (ends[k + 1] - ends[k]) * classes, i * n * classes
             found = 0
             for e in range(size):
+                # The coarsest level has no threshold but 0, as in the original: an image has candidates even where every score is low.
                 if scores[begin + e] > (least if k + 1 < levels else T(0)):
                     level[here + found] = e
                     found += 1
@@ -56,10 +59,12 @@ def find_retinanet(  # noqa: C901, PLR0912 (loops over images, levels and candid
                 p = ends[k] + e // classes
                 label[first + m] = e % classes
                 value[first + m] = scores[begin + e]
+                # Decoded only once it is a candidate: most anchors never are.
                 _decode(deltas, anchors, info, boxes, first + m, i, i * n + p, p)
                 order[first + m] = m
                 m += 1
         sort_places(value, first, order, first, m)
+        # eta lowers the threshold of a class each time that one of its boxes is kept.
         for c in range(classes):
             limits[i * classes + c] = threshold
         found = 0
@@ -77,6 +82,7 @@ def find_retinanet(  # noqa: C901, PLR0912 (loops over images, levels and candid
                 continue
             kept[i * rows + found] = e
             r = 6 * (i * rows + found)
+            # Scores have no column for the background, which is class 0 of the output.
             out[r] = T(label[e] + 1)
             out[r + 1] = value[e]
             for d in range(4):

@@ -74,6 +74,7 @@ def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
         a = offsets[i]
         b = offsets[i + 1] if offsets[i + 1] >= 0 else rows
         scale = info[3 * i + 2]
+        # The largest overlap that each box has with any anchor; -1, which none can be near to, where no anchor counts.
         for g in range(a, b):
             top[g] = T(-1)
             for p in range(A if has_sides(boxes, g) else 0):
@@ -93,6 +94,8 @@ def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
                 if of[e] < 0 or v > best:
                     best = v
                     of[e] = g
+                # An anchor that overlaps a box as much as any does is on an object, however little that is: so every box has an anchor to
+                # learn from.
                 if abs(v - top[g]) < T(NEAR):
                     closest = 1
             if closest or (of[e] >= 0 and best >= high):
@@ -104,6 +107,8 @@ def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
 @helper
 def choose(state, at, n, flag, mark, most, drawn, seed, step, first):
     """Mark `most` of those that have a flag, drawn or the first, and return how many."""
+    # Selection sampling (Knuth, volume 2, algorithm S): each candidate is taken with the probability of those still needed over those still
+    # left. That gives exactly `most`, each subset equally likely, in one pass and without memory for the places.
     left = 0
     for p in range(n):
         if state[at + p] & flag:
@@ -128,6 +133,7 @@ def choose_anchors(
 ):  # fmt: skip
     """Write the rows of what is chosen of each image: on objects, then on none; then rows that do not count."""
     for i in range(images):
+        # By the image's number in the whole batch: the draws are the same on any number of devices.
         at, number = i * A, 2 * (first + i) * APART
         found = choose(state, at, A, ON, CHOSEN_ON, F, drawn, seed, step[0], number)
         choose(state, at, A, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + APART)
@@ -148,6 +154,7 @@ def choose_anchors(
                 label[r] = 0
                 r += 1
         for e in range(r, (i + 1) * S):
+            # Rows that do not count still are indices that a gather may follow; the label -1 keeps them out of losses.
             score[e] = at
             label[e] = -1
         for e in range(moved, (i + 1) * F):
@@ -164,6 +171,7 @@ def tell_anchors(
 ):  # fmt: skip
     """Write a row for each anchor: class, moves and weight; count: those on objects, and one more."""
     for i in range(images):
+        # One more, as in the original: the focal loss divides by it, and an image may have no object.
         count[i] = 1
         for p in range(A):
             e = i * A + p
@@ -172,6 +180,7 @@ def tell_anchors(
             for d in range(4):
                 target[4 * e + d] = T(0)
                 weight[4 * e + d] = T(0)
+            # Both flags at once count as on none, hence the comparison with ON alone.
             if state[e] == ON:
                 label[e] = classes[of[e]]
                 write_moves(target, 4 * e, anchors, p, boxes, of[e], info[3 * i + 2])
@@ -351,8 +360,7 @@ def padded_retinanet_targets(
 
     Returns:
         TargetLabel: [images anchors, 1] int32: the class, 0 for none, -1 for an anchor that does not count.
-        TargetBBox: [images anchors, 4] element type of Anchor: moves of the centre in sides, logarithms of the sides; 0 for those that
-            are on no object.
+        TargetBBox: [images anchors, 4] element type of Anchor: moves of the centre in sides, logarithms of the sides; 0 off objects.
         BBoxInsideWeight: type of TargetBBox: 1 for anchors on objects, else 0.
         ForegroundNumber: [images, 1] int32: anchors on objects and one more.
 

@@ -23,6 +23,7 @@ def to_places(x: Ptr, out: Ptr, n: Int, H: Int, W: Int):
     for e in range(n):
         row = quotient(e, W)
         image = quotient(row, H)
+        # The parity of the plane's number over the whole batch is that of its channel, since an image has an even number of channels.
         at = row - image * H if image & 1 else e - row * W
         out[e] = T(4 * at) - x[e]
 

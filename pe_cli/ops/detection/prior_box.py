@@ -24,6 +24,7 @@ def boxes_like(
 ):  # fmt: skip
     """out[pixel, which, :] = left, top, right, bottom of one kind of box, in units of per_w and per_h."""
     for p in range(pixels):
+        # Sizes of kinds of boxes are constants of the call, so a pixel costs a few additions; a table of boxes would be read from memory.
         x, y = p % columns * step_w + right, p // columns * step_h + down
         at = (p * count + which) * 4
         a, b = (x - half_w) / per_w, (y - half_h) / per_h
@@ -71,8 +72,10 @@ def _lower(o: Lowering, boxes: Sequence[Box], slot: str, *, shift: float, absolu
         (step_w, step_h), per_w, per_h = attrs["stride"], 1.0, 1.0
     else:
         per_h, per_w = (float(s) for s in o.input("Image").shape[2:])
+        # Without a step the map's pixels are spread evenly over the image, which need not be a multiple of the map.
         step_w, step_h = attrs["step_w"] or per_w / columns, attrs["step_h"] or per_h / rows
     for i, (half_w, half_h, right, down) in enumerate(boxes):
+        # anchor_generator puts centres in the middle between the first and the last pixel of a step, hence one pixel less (`shift`).
         x0, y0 = (attrs["offset"] * (step - shift) + more for step, more in ((step_w, right), (step_h, down)))
         o.call(
             boxes_like, out, rows * columns, columns, len(boxes), i, half_w, half_h, x0, y0, float(step_w), float(step_h),
@@ -88,6 +91,7 @@ def _ratios(ratios: Sequence[float], *, flip: bool) -> list[float]:
     """Return 1 and the aspect ratios, each once, with their reciprocals."""
     found = [1.0]
     for ratio in ratios:
+        # Ratios come from configurations as decimals: 0.3333 and 1 / 3 may both be there, and only differ by rounding.
         if not any(abs(ratio - r) < 1e-6 for r in found):
             found += [ratio, 1.0 / ratio] if flip else [ratio]
     return found
@@ -166,6 +170,7 @@ def prior_box_cpu(o: Lowering) -> None:
 
 
 def _dense(attrs: dict[str, list[float]], step_w: float, step_h: float) -> Iterator[Box]:
+    # Cut to whole pixels, as in the original, whose centres are then a fraction of a pixel off the even grid.
     step = int((step_w + step_h) * 0.5)
     for size, density in zip(attrs["fixed_sizes"], attrs["densities"], strict=True):
         apart = step // int(density)
@@ -236,6 +241,7 @@ def density_prior_box_cpu(o: Lowering) -> None:
 def _anchors(attrs: dict[str, list[float]]) -> Iterator[Box]:
     width, height = attrs["stride"]
     for ratio in attrs["aspect_ratios"]:
+        # Base sizes are rounded to whole pixels before they are scaled, as in Faster R-CNN's first code: its published anchors need it.
         base = math.floor(math.sqrt(width * height / ratio) + 0.5)
         tall = math.floor(base * ratio + 0.5)
         for size in attrs["anchor_sizes"]:

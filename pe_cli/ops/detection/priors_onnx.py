@@ -25,6 +25,7 @@ def _constants(
         shift: where the first pixel is; see `prior_box._lower`.
         clip: cut what is outside.
     """
+    # Only the map's size counts, not its values: everything is computed here in float64, and rounded once.
     rows, columns = o.type("Input").shape[2:]
     kinds = np.array(list(boxes))
     pixels = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1)[:, :, None]
@@ -76,6 +77,7 @@ def box_coder_onnx(o: Writer) -> None:
         return o.node("Slice", [of, o.const([first]), o.const([first + 2]), o.const([-1])])
 
     def by_prior(of: str) -> str:
+        # By row, the prior is that of the code's row: its axis stands before that of the columns.
         return o.node("Unsqueeze", [of, o.const([1])]) if rows else of
 
     def two(kind: str, a: str, b: str) -> str:

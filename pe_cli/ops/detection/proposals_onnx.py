@@ -61,6 +61,7 @@ def _moved(o: Writer, places: str, n: int) -> tuple[str, str]:
     grown = o.node("Exp", [o.node("Min", [columns(o, by, 2, 4), o.const(LARGEST, "Scores")])])
     half = o.node("Div", [o.node("Mul", [grown, side]), two])
     info = o.node("Unsqueeze", [o.x("ImInfo"), o.const([1])])
+    # ImInfo is height, width; boxes are x, y.
     whole, scale = o.node("Gather", [info, o.const([1, 0])], axis=2), columns(o, info, 2, 3)
     last = o.node("Sub", [whole, one])
     ends = o.node("Sub", [middle, half]), o.node("Sub", [o.node("Add", [middle, half]), one])
@@ -90,6 +91,8 @@ def padded_fpn_levels_onnx(o: Writer) -> None:
     there = every(o, o.node("GreaterOrEqual", [sides, o.const(0, "FpnRois")]))
     area = o.node("Where", [there, area, o.const(0, "FpnRois")])
     side = o.node("Unsqueeze", [o.node("Div", [o.node("Sqrt", [area]), o.const(a["refer_scale"], "FpnRois")]), o.const([2])])
+    # floor(log2(side / scale)) + refer_level is how many of these powers the side has reached: comparisons with exact numbers round
+    # nothing.
     powers = 2.0 ** (np.arange(low + 1, a["max_level"] + 1) - a["refer_level"])
     larger = o.node("Cast", [o.node("GreaterOrEqual", [side, o.const(powers, "FpnRois")])], to_=element_type("int64"))
     level = o.node("ReduceSum", [larger, o.const([2])], keepdims=0)
@@ -102,6 +105,7 @@ def padded_fpn_levels_onnx(o: Writer) -> None:
         places, valid = first_true(o, mine, n, n)
         taken = at_places(o, rois, places)
         o.nodes("Where", [o.node("Unsqueeze", [valid, o.const([2])]), taken, o.const(0, "FpnRois")], [out])
+        # Place among the boxes of its level, in their order.
         rank = o.node("CumSum", [o.node("Cast", [mine], to_=element_type("int64")), o.const(1)], exclusive=1)
         before = o.node("Mul", [images, o.const(k * n)])
         place = o.node("Where", [mine, o.node("Add", [o.node("Add", [before, row]), rank]), place])
@@ -123,6 +127,7 @@ def padded_fpn_best_onnx(o: Writer) -> None:
         scores = o.node("Where", [o.node("Less", [o.const(number), counts]), scores, never])
     parts = [o.node("Slice", [scores, o.const([b]), o.const([e]), o.const([1])]) for b, e in pairwise((0, *accumulate(sections)))]
     flat = o.node("Concat", [o.node("Reshape", [part, o.const([-1])]) for part in parts], axis=0)
+    # Where there are fewer boxes than wanted, all are chosen: TopK cannot take more than there are.
     most = o.node("Min", [o.const([o.attrs["post_nms_topN"]]), o.node("Shape", [flat])])
     best, places = o.fresh(), o.fresh()
     # The best are chosen over all images together, as in the original; what is not chosen becomes minus infinity.
@@ -162,6 +167,7 @@ def box_decoder_and_assign_onnx(o: Writer) -> None:
     if classes == 1:
         o.node("Identity", [prior], to="OutputAssignBox")
         return
+    # ArgMax takes the first of equal scores, as the kernel does; the background, class 0, is not looked at.
     scores = columns(o, o.x("BoxScore"), 1, classes)
     best = o.node("Add", [o.node("ArgMax", [scores], axis=1, keepdims=1), o.const(1)])
     o.node("Squeeze", [at_places(o, found, best), o.const([1])], to="OutputAssignBox")

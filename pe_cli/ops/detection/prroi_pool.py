@@ -22,11 +22,13 @@ def _area(t):
         return 0.0
     if t >= 1.0:
         return 1.0
+    # The integral of 1 - |t| from -1 to t, in its two halves.
     return 0.5 * (t + 1.0) * (t + 1.0) if t < 0.0 else 1.0 - 0.5 * (1.0 - t) * (1.0 - t)
 
 
 @helper
 def _first(low, size):
+    # Pixels count up to a distance of 1; one more on each side covers the truncation of int.
     return min(max(int(low) - 1, 0), size) if low > 0.0 else 0
 
 
@@ -42,6 +44,7 @@ def integral(x, at, H, W, top, bottom, left, right):
     for a in range(_first(top, H), _last(bottom, H)):
         line = 0.0
         for b in range(_first(left, W), _last(right, W)):
+            # The image is a sum of hats in each direction, so the integral over a box is the sum of pixels times two one-dimensional areas.
             line += x[at + a * W + b] * (_area(right - b) - _area(left - b))
         total += line * (_area(bottom - a) - _area(top - a))
     return total
@@ -79,6 +82,7 @@ def mean_exactly_back(  # noqa: C901 (loops over regions, parts and pixels)
         x1, y1 = rois[4 * r] * scale, rois[4 * r + 1] * scale
         h = max(rois[4 * r + 3] * scale - y1, 0.0) / PH
         w = max(rois[4 * r + 2] * scale - x1, 0.0) / PW
+        # Edges of all parts move with the region's four edges, so their gradients are summed here.
         d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
         for i in range(PH):
             top, bottom = y1 + i * h, y1 + (i + 1) * h
@@ -107,6 +111,8 @@ def mean_exactly_back(  # noqa: C901 (loops over regions, parts and pixels)
                     # the mean changes by what an edge sweeps over, less the mean's part of the area that it adds
                     by_right, by_left = v * (on_right - y[o] * h), v * (y[o] * h - on_left)
                     by_bottom, by_top = v * (on_bottom - y[o] * w), v * (y[o] * w - on_top)
+                    # Part j's right edge lies (j + 1) / PW of the way from the region's left edge to its right edge, and moves with both in
+                    # that ratio.
                     f, k = (j + 1) / PW, j / PW
                     d0 += by_right * (1.0 - f) + by_left * (1.0 - k)
                     d2 += by_right * f + by_left * k
@@ -190,6 +196,7 @@ def prroi_pool_grad_cpu(o: Lowering) -> None:
     x, rois, y, g = o.input("X"), o.input("ROIs"), o.input("Out"), o.input("Out@GRAD")
     owner = roi.image_of(o, "prroi_pool")
     wanted = int(o.has("X@GRAD")) + 2 * int(o.has("ROIs@GRAD"))
+    # An output that is not wanted needs a pointer that is never written to: `wanted` says which.
     outs = [o.output(s) if o.has(s) else g for s in ("X@GRAD", "ROIs@GRAD")]
     sizes = (x.shape[0], rois.shape[0], *x.shape[1:], *y.shape[2:])
     o.call(mean_exactly_back, x, rois, owner, y, g, *outs, *sizes, o.attrs["spatial_scale"], wanted)

@@ -19,17 +19,20 @@ from pe_cli.ops.detection.roi import nearest
 def _pixels(low, high, scale, parts, part, size):
     """Return the first pixel of a part, and the one after the last."""
     start = T(nearest(low)) * scale
+    # At least a tenth of a pixel: a region without a size would have parts without pixels and divide by 0.
     length = max(T(nearest(high) + T(1)) * scale - start, T(0.1)) / T(parts)
     first = math.floor(T(part) * length + start)
     after = math.ceil(T(part + 1) * length + start)
     return min(max(int(first), 0), size), min(max(int(after), 0), size)
 
 
+# Exact: a fused product and sum could round an edge to the other side of a pixel on CUDA.
 @kernel(exact=True)
 def mean_of_parts(
     x: Ptr, rois: Ptr, owner: PtrI64, out: Ptr, channels: Int, regions: Int, H: Int, W: Int, PH: Int, PW: Int, scale: Real
 ):
     """out[r, c, i, j] = mean of part (i, j) of region r in channel (c PH + i) PW + j; 0 for a part without pixels."""
+    # Channel k belongs to one part of one output, so channels are the outer loop, and each thread of CUDA has planes of its own.
     for k in range(channels):
         i, j = k // PW % PH, k % PW
         for r in range(regions):
@@ -58,6 +61,7 @@ def mean_of_parts_back(
             top, bottom = _pixels(rois[4 * r + 1], rois[4 * r + 3], T(scale), PH, i, H)
             left, right = _pixels(rois[4 * r], rois[4 * r + 2], T(scale), PW, j, W)
             at = (owner[r] * channels + k) * H * W
+            # Recomputed and not kept: a part's pixels follow from its region alone.
             n = max(bottom - top, 0) * max(right - left, 0)
             for a in range(top, bottom):
                 for b in range(left, right):

@@ -31,6 +31,8 @@ from pe_cli.ops.detection.roi_align import (
 )
 
 
+# Overlapping regions add to the same pixels: with a thread per output element backward they would need atomics, whose order changes from
+# run to run. A thread per channel of an image instead walks over all regions.
 @on_cuda(align)
 def align_cuda(  # noqa: C901, PLR0912 (loops over regions, parts and points)
     x: Ptr, rois: Ptr, owner: PtrI64, out: Ptr, regions: Int, C: Int, H: Int, W: Int, PH: Int, PW: Int, scale: Real, points: Int,
@@ -170,6 +172,7 @@ def mean_exactly_to_pixels(
                             dx[at + a * W + b] += T(v * (_area(right - b) - _area(left - b)) * down)
 
 
+# A second form of the same kernel: pixels and regions need different threads, and each form does its part of what is wanted.
 @on_cuda(mean_exactly_back)
 def mean_exactly_to_regions(
     x: Ptr, rois: Ptr, owner: PtrI64, y: Ptr, g: Ptr, dx: Ptr, drois: Ptr, images: Int, regions: Int, C: Int, H: Int,

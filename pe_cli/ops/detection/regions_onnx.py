@@ -27,6 +27,7 @@ def owners_of(o: Writer, slot: str = "X") -> str:
     else:
         raise PeError(f"{o.op.type} in ONNX needs to be told whose the regions are", hint="give the number of regions of every image")
     row = o.node("Unsqueeze", [o.node("Range", [o.const(0), o.node("Squeeze", [regions]), o.const(1)]), o.const([1])])
+    # A region belongs to the image whose number is that of the images that end at or before it; images without regions are counted over.
     passed = o.node("Cast", [o.node("GreaterOrEqual", [row, ends])], to_=element_type("int64"))
     owner = o.node("ReduceSum", [passed, o.const([1])], keepdims=0)
     images = o.node("Squeeze", [o.node("Shape", [ends])])
@@ -62,6 +63,7 @@ def roi_pool_onnx(o: Writer) -> None:
     parts, sizes = (a["pooled_width"], a["pooled_height"]), sizes_of(o)[::-1]
     # MaxRoiPool rounds with float32; in float64 a half stays a half.
     scale, half = (o.const(v, dtype="float64") for v in (a["spatial_scale"], 0.5))
+    # Rounds halves up, as the kernel does.
     low, end = (
         o.node("Cast", [o.node("Floor", [o.node("Add", [o.node("Mul", [_in_doubles(o, d), scale]), half])])], to_=element_type("int64"))
         for d in (0, 2)
@@ -78,6 +80,7 @@ def roi_pool_onnx(o: Writer) -> None:
         after = o.node("Min", [o.node("Add", [start, o.node("Div", [more, o.const(parts[d])])]), o.const(sizes[d])])
         corners |= {axis: first, axis + 2: o.node("Sub", [after, o.const(1)])}
         there.append(o.node("Less", [first, after]))
+    # MaxRoiPool takes the image's number before each region's corners.
     corners[0] = o.node("Unsqueeze", [owners_of(o), o.const([1, 2, 3])])
     each = o.const([1, *parts[::-1], 1])
     rois = o.node("Concat", [o.node("Expand", [corners[i], each]) for i in range(5)], axis=3)
@@ -111,7 +114,6 @@ def nearest_numbers(o: Writer, first: int) -> str:
 
 @in_onnx("psroi_pool")
 def psroi_pool_onnx(o: Writer) -> None:
-    # The original's least length of a region, which keeps the division finite.
     """Sums of rows are one product for each row of parts, those of columns are taken of what comes out.
 
     Raises:
@@ -122,6 +124,7 @@ def psroi_pool_onnx(o: Writer) -> None:
     low, high, scale = nearest_numbers(o, 0), nearest_numbers(o, 2), like(a["spatial_scale"])
     start = o.node("Mul", [low, scale])
     length = o.node("Sub", [o.node("Mul", [o.node("Add", [high, like(1)]), scale]), start])
+    # The original's least length of a region, which keeps the division finite.
     length = o.node("Max", [length, like(0.1)])
     masks, numbers = [], []
     for d in (0, 1):
@@ -134,6 +137,7 @@ def psroi_pool_onnx(o: Writer) -> None:
         first, after = (o.node("Unsqueeze", [v, o.const([2])]) for v in edges)
         pixel = like(np.arange(sizes[d]))
         masks.append(o.node("And", [o.node("GreaterOrEqual", [pixel, first]), o.node("Less", [pixel, after])]))
+    # One product for all images: a region's weights are 0 for the pixels of other images, which costs multiplications but needs no loop.
     images = o.node("Range", [o.const(0), o.node("Squeeze", [o.node("Shape", [o.x()], start=0, end=1)]), o.const(1)])
     owner = owners_of(o)
     mine = o.node("Unsqueeze", [o.node("Equal", [o.node("Unsqueeze", [owner, o.const([1])]), images]), o.const([1, 3])])
@@ -144,6 +148,7 @@ def psroi_pool_onnx(o: Writer) -> None:
     def shaped(x: str, *sizes: str | list[int]) -> str:
         return o.node("Reshape", [x, o.node("Concat", [v if isinstance(v, str) else o.const(v) for v in sizes], axis=0)])
 
+    # Rows of all images stand in one axis, so the sum over rows is a matrix product for every row of parts.
     weights = shaped(weights, [parts[0]], regions, across)
     pixels = o.node("Reshape", [o.x(), o.const([-1, outs, *parts, *sizes])])
     pixels = o.node("Transpose", [pixels], perm=[2, 0, 4, 1, 3, 5])
@@ -152,6 +157,7 @@ def psroi_pool_onnx(o: Writer) -> None:
     sums = o.node("Transpose", [sums], perm=[1, 2, 0, 3, 4])
     taken = o.node("Unsqueeze", [o.node("Cast", [masks[1]], to_=dtype), o.const([1, 2])])
     sums = o.node("ReduceSum", [o.node("Mul", [sums, taken]), o.const([4])], keepdims=0)
+    # A part touches rows times columns pixels; 0 where it lies outside the image.
     number = o.node("Mul", [o.node("Unsqueeze", [numbers[0], o.const([1, 3])]), o.node("Unsqueeze", [numbers[1], o.const([1, 2])])])
     some = o.node("Greater", [number, like(0)])
     o.node("Where", [some, o.node("Div", [sums, number]), like(0)], to="Out")
@@ -163,6 +169,7 @@ def box_clip_onnx(o: Writer) -> None:
     info, one = o.x("ImInfo"), o.const(1, "Input")
     sizes = o.node("Div", [columns(o, info, 0, 2), columns(o, info, 2, 3)])
     last = o.node("Sub", [o.node("Floor", [o.node("Add", [sizes, o.const(0.5, "Input")])]), one])
+    # Limits for left, top, right, bottom are width, height, width, height.
     limits = o.node("Gather", [last, o.const([1, 0, 1, 0])], axis=1)
     if o.has("Owner"):
         limits = o.node("Gather", [limits, o.x("Owner")])
@@ -185,6 +192,7 @@ def iou_similarity_onnx(o: Writer) -> None:
 
     low = o.node("Max", [columns(o, x, 0, 2), columns(o, y, 0, 2)])
     sides, both = area(low, o.node("Min", [columns(o, x, 2, 4), columns(o, y, 2, 4)]))
+    # Both sides have to be above 0: two negative ones would multiply to a positive area.
     meet = every(o, o.node("Greater", [sides, none]))
     either = o.node("Sub", [o.node("Add", [area(columns(o, v, 0, 2), columns(o, v, 2, 4))[1] for v in (x, y)]), both])
     o.node("Where", [meet, o.node("Div", [both, either]), none], to="Out")

@@ -94,6 +94,7 @@ def _decode(deltas: Array, anchors: Array, info: Array) -> Array:
     sizes = anchors[:, 2:] - anchors[:, :2] + 1
     centres = deltas[:, :2] * sizes + anchors[:, :2] + sizes / 2
     half = np.exp(deltas[:, 2:]) * sizes / 2
+    # Boxes leave in pixels of the image before it was scaled, which is what detections are reported in.
     found = np.concatenate([centres - half, centres + half - 1], 1) / info[2]
     high, wide = np.floor(info[:2] / info[2] + 0.5)
     cut: Array = np.clip(found, 0, np.array([wide, high, wide, high]) - 1).astype(deltas.dtype)
@@ -110,9 +111,11 @@ def retinanet_detection_output_host(run: HostRun) -> dict[str, list[Any]]:
         rows: list[Array] = []
         labels: list[Array] = []
         for level, (b, s, anchor) in enumerate(zip(boxes, scores, anchors, strict=True)):
+            # The coarsest level has no threshold but 0, so that an image of low scores still has candidates, as in the original.
             least = a["score_threshold"] if level + 1 < len(boxes) else 0.0
             flat = s[i].ravel()
             order = best(flat, least, a["nms_top_k"])
+            # Scores lie [boxes, classes]; a place among them names both.
             place = order // s.shape[2]
             rows.append(np.concatenate([flat[order, None], _decode(b[i][place], anchor[place], info[i])], 1))
             labels.append(order % s.shape[2])
@@ -123,6 +126,7 @@ def retinanet_detection_output_host(run: HostRun) -> dict[str, list[Any]]:
             order = own[np.argsort(-every[own, 0], kind="stable")]
             kept[c] = suppress(every[:, 1:], order, a["nms_threshold"], a["nms_eta"], normalized=False)
         kept = strongest(kept, lambda c, p, every=every: every[p, 0], a["keep_top_k"])
+        # Scores have no column for the background, which is class 0 of the output.
         lines = [[c + 1, *every[p]] for c in sorted(kept) for p in kept[c]]
         made.append((sorted(lines, key=lambda line: -line[1]), []))
     return {"Out": packed(made, boxes[0], 6, none=False)["Out"]}

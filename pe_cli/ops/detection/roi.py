@@ -30,10 +30,10 @@ def owners(counts: PtrI64, out: PtrI64, images: Int, regions: Int, status: Statu
     """out[r] = image of region r, where counts[i] regions in a row belong to image i."""
     r = 0
     for i in range(images):
-        for _ in range(counts[i]):
-            if r < regions:
-                out[r] = i
-            r += 1
+        # Only regions that there are: a count is data, and a wrong one of many billions must not keep the step busy.
+        for k in range(r, min(r + counts[i], regions)):
+            out[k] = i
+        r += max(counts[i], 0)
     if r != regions:
         status[0], status[1], status[2], status[3] = OUT_OF_RANGE, regions, r, regions + 1
 
@@ -49,6 +49,7 @@ def no_owners(out: PtrI64, regions: Int):
 def owners_by_offsets(offsets: PtrI64, out: PtrI64, images: Int, regions: Int, status: Status):
     """out[r] = image of region r, where image i has regions offsets[i] up to offsets[i + 1]."""
     for i in range(images):
+        # Kept inside the regions: offsets are data, and wrong ones are reported below instead of writing elsewhere.
         for r in range(max(offsets[i], 0), min(offsets[i + 1], regions)):
             out[r] = i
         if offsets[i] > offsets[i + 1]:
@@ -75,6 +76,7 @@ def of_sequences(*definitions: OpDef, keeps: bool = False) -> None:
         @definition.sequences("BatchRoINums")
         def counts(s: LodRequest) -> None:
             lod = s.lod("ROIs")
+            # Offsets that were given win: they say the same, and may come from a graph that has no sequences.
             if lod and not s.inputs.get("RoisLod"):
                 s.give("BatchRoINums", s.derive(lengths_of, lod[-1]))
             if keeps:
@@ -134,6 +136,7 @@ def image_of(o: Lowering, name: str, slot: str = "X") -> Buffer:
             raise PeError(message, hint="give one for each image", code=ExitCode.DATA)
         o.call(owners_by_offsets if more else owners, o.input(which), out, x.shape[0], regions, STATUS)
     if not given and (x.shape[0] == 1 or regions == 0):
+        # Regions of one image need no counts.
         o.call(no_owners, out, regions)
     elif not given:
         hint = "feed them with lod_level: 1, a sequence for each image, or give the number of regions of every image"

@@ -14,16 +14,19 @@ from pe_cli.ops.detection import roi
 @helper
 def _samples(given, length):
     """Return the points along one side of a part."""
+    # Adaptive: one point per pixel of a part, so a large region does not skip pixels.
     return given if given > 0 else math.ceil(length)
 
 
 @helper
 def _inside(p, size):
     """Return (pixel, part of the next one) of a point, or (-1, 0) outside."""
+    # Up to a pixel outside the outermost pixel still counts, by its nearest one, as in Detectron's code.
     if p < -1.0 or p > size:
         return -1, 0.0
     q = max(p, 0.0)
     low = int(q)
+    # At the last pixel there is no next one; its part is 0 and the index stays inside.
     if low >= size - 1:
         return size - 1, 0.0
     return low, q - low
@@ -35,11 +38,13 @@ def align(  # noqa: C901 (loops over regions, parts and points)
     images: Int, back: Int,
 ):  # fmt: skip
     """out = mean of points of each part; with back, x += the gradient out spread over the same pixels."""
+    # Forward and backward are one kernel: the geometry is most of it, and both must see the same points.
     if back:
         for k in range(images * C * H * W):
             x[k] = T(0)
     for r in range(regions):
         x1, y1 = rois[4 * r] * scale, rois[4 * r + 1] * scale
+        # At least one pixel wide and high, as in the first version of RoIAlign; later ones ("aligned") do not force that.
         h = max(rois[4 * r + 3] * scale - y1, 1.0) / PH
         w = max(rois[4 * r + 2] * scale - x1, 1.0) / PW
         m, n = _samples(points, h), _samples(points, w)
@@ -57,6 +62,7 @@ def align(  # noqa: C901 (loops over regions, parts and points)
                             if row < 0 or column < 0:
                                 continue
                             p = at + row * W + column
+                            # Steps of 0 where the next pixel has no part: it may lie outside the image.
                             q = p + (W if down > 0.0 else 0)
                             s = 1 if right > 0.0 else 0
                             if back:
@@ -82,6 +88,7 @@ def pool_regions(
         x2, y2 = math.floor(rois[4 * r + 2] * scale + 0.5), math.floor(rois[4 * r + 3] * scale + 0.5)
         h, w = max(y2 - y1 + 1, 1), max(x2 - x1 + 1, 1)
         for i in range(PH):
+            # Floor and ceiling in whole numbers: parts overlap by a pixel where they do not divide evenly, and none is skipped.
             a, b = max(y1 + i * h // PH, 0), min(y1 + ((i + 1) * h + PH - 1) // PH, H)
             for j in range(PW):
                 c, d = max(x1 + j * w // PW, 0), min(x1 + ((j + 1) * w + PW - 1) // PW, W)

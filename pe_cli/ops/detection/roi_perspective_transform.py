@@ -28,6 +28,7 @@ def _at_most(a, b):
 def _columns(ax, ay, bx, by, cx, cy, dx, dy, height, width):
     """Return how many columns of the output a quadrangle has, by the ratio of its mean sides; two at least."""
     wide = (math.sqrt((ax - bx) ** 2 + (ay - by) ** 2) + math.sqrt((cx - dx) ** 2 + (cy - dy) ** 2)) / 2.0
+    # b to c and d to a are the sides that run down, as corners go round.
     high = (math.sqrt((bx - cx) ** 2 + (by - cy) ** 2) + math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / 2.0
     # A quadrangle without height has no ratio of sides.
     if not high > 0.0:
@@ -43,6 +44,8 @@ def projections(rois: Ptr, out: Ptr, regions: Int, height: Int, width: Int, scal
         cx, cy, dx, dy = rois[8 * r + 4] * scale, rois[8 * r + 5] * scale, rois[8 * r + 6] * scale, rois[8 * r + 7] * scale
         down = max(2, height) - 1
         right = _columns(ax, ay, bx, by, cx, cy, dx, dy, max(2, height), width) - 1
+        # Closed form of the projection from a unit square to a quadrangle (Heckbert 1989, section 2.2.3), with the square stretched to the
+        # output's columns and rows.
         ux, uy, vx, vy = bx - cx, by - cy, dx - cx, dy - cy
         wx, wy = ax - bx + cx - dx, ay - by + cy - dy
         # 1e-5 is the original's guard for corners that lie on one line.
@@ -58,6 +61,7 @@ def projections(rois: Ptr, out: Ptr, regions: Int, height: Int, width: Int, scal
 def _on_side(x, y, ax, ay, bx, by):
     """Whether a point is on the side from a to b."""
     if abs(ay - by) < NEAR:
+        # A side along a row has no crossing with it to compute; the point is on it or not.
         return abs(y - ay) < NEAR and abs(y - by) < NEAR and _at_most(min(ax, bx), x) and _at_most(x, max(ax, bx))
     across = (y - ay) * (bx - ax) / (by - ay) + ax
     return abs(across - x) < NEAR and _at_most(min(ay, by), y) and _at_most(y, max(ay, by))
@@ -66,6 +70,7 @@ def _on_side(x, y, ax, ay, bx, by):
 @helper
 def _crosses(x, y, ax, ay, bx, by):
     """Return 1 if a ray to the right of a point meets the side from a to b."""
+    # The lower end of a side does not count and the upper one does, so a ray through a corner meets one side and not two.
     if abs(ay - by) < NEAR or _at_most(y, min(ay, by)) or y - max(ay, by) > NEAR:
         return 0
     return 1 if (y - ay) * (bx - ax) / (by - ay) + ax - x > NEAR else 0
@@ -235,6 +240,7 @@ def roi_perspective_transform_cpu(o: Lowering) -> None:
     x, rois, out, mask, matrix = o.input("X"), o.input("ROIs"), o.output("Out"), o.output("Mask"), o.output("TransformMatrix")
     owner = roi.image_of(o, "roi_perspective_transform")
     height, width, scale = o.attrs["transformed_height"], o.attrs["transformed_width"], o.attrs["spatial_scale"]
+    # Places are kept between the two kernels because every channel reads the image at the same ones.
     places, n = o.scratch(2 * mask.size, x.dtype), rois.shape[0]
     o.call(projections, rois, matrix, n, height, width, scale)
     o.call(sources, rois, matrix, mask, places, n, height, width, *x.shape[2:], scale)
@@ -250,6 +256,7 @@ def roi_perspective_transform_grad_cpu(o: Lowering) -> None:
     owner = roi.image_of(o, "roi_perspective_transform")
     n, (height, width) = rois.shape[0], g.shape[2:]
     places, mask = o.scratch(2 * n * height * width, x.dtype), o.scratch(n * height * width, "int32")
+    # Mask and places are computed again from the matrices: less memory between the passes than keeping two numbers for every place.
     o.call(sources, rois, o.input("TransformMatrix"), mask, places, n, height, width, *x.shape[2:], o.attrs["spatial_scale"])
     o.call(front_back, g, mask, places, owner, o.output("X@GRAD"), x.shape[1], x.shape[0], n, height * width, *x.shape[2:])
 

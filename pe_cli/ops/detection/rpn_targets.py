@@ -135,6 +135,7 @@ def _assign(overlap: Array, high: float, low: float, most: tuple[int, int] | Non
     # An anchor below the lower threshold may still be nearest to a box; the original drops it from objects.
     both = set(on) & set(off)
     left = [i for i in sorted(on) if i not in both]
+    # One for each dropped anchor, so that the number of rows stays what the original gives.
     # The original fills dropped places with the first object, whose moves then weigh 0.
     return left, sorted(off), on[:1] * len(both) + left, [0] * len(both)
 
@@ -160,6 +161,7 @@ def _joined(run: HostRun, each: list[dict[str, Array]]) -> dict[str, list[object
     anchors = run.one("Anchor")
     made: dict[str, list[object]] = {}
     for slot in ("LocationIndex", "ScoreIndex"):
+        # Indices are among the anchors of the whole batch, image after image, as fluid's example gathers with them.
         rows = [found[slot] + i * len(anchors) for i, found in enumerate(each)]
         made[slot] = [np.concatenate(rows).astype(np.int32)]
     empty = {"TargetLabel": np.zeros((0, 1), np.int32), "TargetBBox": anchors[:0], "BBoxInsideWeight": anchors[:0]}
@@ -177,6 +179,7 @@ def _given(run: HostRun, *slots: str) -> list[tuple[Array, ...]]:
     found = []
     for i in range(n):
         single = parts["IsCrowd"][i].ravel() == 0
+        # Boxes are in pixels of the image; anchors lie on the network's input.
         boxes = parts["GtBoxes"][i][single] * info[i, 2]
         found.append((info[i], boxes, *(parts[slot][i].ravel()[single] for slot in slots)))
     return found
@@ -273,6 +276,7 @@ def retinanet_target_assign_host(run: HostRun) -> dict[str, list[object]]:
         if on:
             made["TargetLabel"][: len(on), 0] = labels[overlap[on].argmax(1)]
         each.append(made)
+        # One more than there are: the focal loss divides by it.
         counts.append(np.array([[len(found[2]) + 1]], np.int32))
     return {**_joined(run, each), "ForegroundNumber": [per_image(counts, np.zeros((0, 1), np.int32))]}
 not_in_onnx(TARGETS, "retinanet_target_assign", "rpn_target_assign")

@@ -40,6 +40,7 @@ def _overlap(ax, ay, aw, ah, bx, by, bw, bh):
 
 @helper
 def _empty(boxes, b):
+    # Padding of a batch with fewer boxes: a box without width or height.
     return boxes[4 * b + 2] < 1e-6 or boxes[4 * b + 3] < 1e-6
 
 
@@ -58,6 +59,7 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
     cells = H * H
     for i in range(n):
         for m in range(M):
+            # Anchors of all heads compete for a box, but this head only predicts those of its mask, whose places come behind the anchors.
             which = int(anchors[2 * A + m])
             for cell in range(cells):
                 at = (i * M + m) * (5 + C) * cells + cell
@@ -70,6 +72,8 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
                 for b in range(i * B, (i + 1) * B):
                     if not _empty(boxes, b):
                         best = max(best, _overlap(px, py, pw, ph, boxes[4 * b], boxes[4 * b + 1], boxes[4 * b + 2], boxes[4 * b + 3]))
+                # A prediction that overlaps some true box well is not told that it is background, even if another cell has to learn the
+                # box.
                 objects[(i * M + m) * cells + cell] = T(-1) if best > ignore else T(0)
         for b in range(i * B, (i + 1) * B):
             matches[b] = -1
@@ -89,6 +93,7 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
                     matches[b] = m
             if matches[b] >= 0:
                 column, row = min(max(int(boxes[4 * b] * H), 0), H - 1), min(max(int(boxes[4 * b + 1] * H), 0), H - 1)
+                # A box on the right or bottom edge of the image would fall into the next cell, which is none.
                 objects[(i * M + matches[b]) * cells + row * H + column] = scores[b] if scored else T(1)
 
 
@@ -118,8 +123,11 @@ def measure(  # noqa: C901, PLR0912 (loops over images, boxes, classes and cells
             tw = math.log(boxes[4 * b + 2] * side / anchors[2 * which])
             th = math.log(boxes[4 * b + 3] * side / anchors[2 * which + 1])
             if back:
+                # Derivative of the cross entropy of a sigmoid by its argument: sigmoid less target. The spread of centres is left out of
+                # the loss, as in the original.
                 out[at] += T((_sigmoid(x[at]) - tx) * share * g[i])
                 out[at + cells] += T((_sigmoid(x[at + cells]) - ty) * share * g[i])
+                # The derivative of |v - t| at 0 is taken as -1.
                 out[at + 2 * cells] += T((share if x[at + 2 * cells] > tw else -share) * g[i])
                 out[at + 3 * cells] += T((share if x[at + 3 * cells] > th else -share) * g[i])
             else:
@@ -249,7 +257,9 @@ def yolov3_loss(
 
 def _anchors(o: Lowering) -> Buffer:
     numbers = [float(v) for v in (*o.attrs["anchors"], *o.attrs["anchor_mask"])]
+    # Lists of numbers reach kernels as memory, written four at a time by calls: the lists are attributes and known now.
     found = o.scratch(len(numbers) + 3, "float64")
+    # Three more, so that the last call of four writes inside.
     for at in range(0, len(numbers), 4):
         o.call(put, found, at, *(numbers[at : at + 4] + [0.0] * 4)[:4], dtype="float64")
     return found

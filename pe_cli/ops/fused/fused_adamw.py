@@ -34,6 +34,8 @@ def adamw_steps(
     pull = T(rate[0]) * decay
     for k in range(count):
         pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
+        # AdamW corrects the second moment before its root: sqrt(v / (1 - beta2^t)) + epsilon. Both sides are multiplied by sqrt(1 -
+        # beta2^t), which the step has already: so epsilon gets the factor, and v stays as it is stored.
         step, far = T(adam_corrected(rate, pow1, pow2)), T(eps * math.sqrt(1.0 - pow2[0]))
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)

@@ -32,6 +32,7 @@ from pe_cli.ops.nn.batch_norm import (
     batch_norm,
     columns_of,
     fold,
+    gradients_of,
     output_or_scratch,
     rows_of,
     sizes_of,
@@ -155,42 +156,34 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
     n, channels, size = sizes_of(o, x)
     each = (saved, inverse, scale, bias)
-    sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
+    dscale, dbias, batch, needed = gradients_of(o)
     if size > 1:
         cut = o.output_or_scratch("X@GRAD", x.size, x.dtype)
         # What relu lets through is written once; batch_norm's own passes over channels then read it.
         o.call(relu_back_first, x, g, *each, cut, n, channels, size)
-        _back_first(o, x, cut, sums, (n, channels, size))
+        _back_first(o, x, cut, (n, channels, size), (dscale, dbias, batch, needed))
         return
     rows, width = fold(n, channels)
-    if _needs_sums(o):
+    if needed:
         scratch = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype), o.scratch(2 * width, x.dtype)
         for part, low, high in columns_of(o, x, width):
             o.call(relu_sums_last, x, g, *each, *scratch, rows, width, low, high, channels, part=part)
-        o.call(sums_of_channels, scratch[0], inverse, *sums, width, channels)
+        o.call(sums_of_channels, scratch[0], inverse, dscale, dbias, width, channels)
     # The gradient of X needs the sums of all rows, hence a second pass over X.
     if o.has("X@GRAD"):
         for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, o.output("X@GRAD")):
-            own = (to_dx, o.scratch(6 * width, x.dtype), some, width, channels, n * _batch(o))
-            o.call(relu_gradient_last, from_x, from_g, *each, *sums, *own, part=part)
+            own = (to_dx, o.scratch(6 * width, x.dtype), some, width, channels, n * batch)
+            o.call(relu_gradient_last, from_x, from_g, *each, dscale, dbias, *own, part=part)
 
 
-def _batch(o: Lowering) -> int:
-    """Return 1 where the statistics depend on X, else 0."""
-    return int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
-
-
-def _needs_sums(o: Lowering) -> bool:
-    return bool(_batch(o)) or o.has("Scale@GRAD") or o.has("Bias@GRAD")
-
-
-def _back_first(o: Lowering, x: Buffer, g: Buffer, sums: tuple[Buffer, Buffer], sizes: tuple[int, int, int]) -> None:
-    """Append batch_norm's own gradient with the channels first; g is what relu let through."""
+def _back_first(o: Lowering, x: Buffer, g: Buffer, sizes: tuple[int, int, int], sums: tuple[Buffer, Buffer, int, bool]) -> None:
+    """Append batch_norm's own gradient with the channels first; g is what relu let through, sums: see `gradients_of`."""
     scale, saved, inverse = o.input("Scale"), o.input("SavedMean"), o.input("SavedVariance")
-    if _needs_sums(o):
-        o.call(gradient_sums_first, x, g, saved, inverse, *sums, *sizes)
+    dscale, dbias, batch, needed = sums
+    if needed:
+        o.call(gradient_sums_first, x, g, saved, inverse, dscale, dbias, *sizes)
     if o.has("X@GRAD"):
-        o.call(gradient_first, x, g, saved, inverse, scale, *sums, o.output("X@GRAD"), *sizes, _batch(o))
+        o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, o.output("X@GRAD"), *sizes, batch)
 
 
 # --- batch_norm + sum + relu ------------------------------------------------------------------------------------------
@@ -255,22 +248,24 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
     n, channels, size = sizes_of(o, x)
     cut = output_or_scratch(o, "Z@GRAD", x)
-    sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
+    dscale, dbias, batch, needed = gradients_of(o)
     assert relu.back_kernel is not None
     # Y is above 0 exactly where relu let its input through, so the sum before relu need not be kept.
-    if size > 1:
+    if size > 1 or not needed:
         o.call(relu.back_kernel, g, y, cut, x.size)
-        _back_first(o, x, cut, sums, (n, channels, size))
+    if size > 1:
+        _back_first(o, x, cut, (n, channels, size), (dscale, dbias, batch, needed))
         return
     rows, width = fold(n, channels)
-    doubles, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
-    for part, low, high in columns_of(o, x, width):
-        o.call(add_relu_sums_last, x, y, g, saved, cut, doubles, table, rows, width, low, high, channels, part=part)
-    o.call(sums_of_channels, doubles, inverse, *sums, width, channels)
+    if needed:
+        doubles, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+        for part, low, high in columns_of(o, x, width):
+            o.call(add_relu_sums_last, x, y, g, saved, cut, doubles, table, rows, width, low, high, channels, part=part)
+        o.call(sums_of_channels, doubles, inverse, dscale, dbias, width, channels)
     if o.has("X@GRAD"):
         for part, some, (from_x, from_cut, to_dx) in rows_of(o, x, width, cut, o.output("X@GRAD")):
-            own = (to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * _batch(o))
-            o.call(gradient_last, from_x, from_cut, saved, inverse, scale, *sums, *own, part=part)
+            own = (to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * batch)
+            o.call(gradient_last, from_x, from_cut, saved, inverse, scale, dscale, dbias, *own, part=part)
 
 
 # --- what they take the place of --------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.fused.fused_batch_norm import fused_batch_norm_act, fused_bn_add_activation
 from pe_cli.ops.math.activation import relu
-from pe_cli.ops.nn.batch_norm import output_or_scratch, sizes_of
-from pe_cli.ops.nn.batch_norm_cuda import append_input_gradient, channel_of, gradients_of, slope, statistics_on_cuda
+from pe_cli.ops.nn.batch_norm import gradients_of, output_or_scratch, sizes_of
+from pe_cli.ops.nn.batch_norm_cuda import append_input_gradient, channel_of, slope, statistics_on_cuda
 from pe_cli.ops.nn.channel_sums_cuda import AGAIN, SEEN, append_gradient_sums, normal
 
 
@@ -110,6 +110,7 @@ def relu_gradient_last_cuda(
     rows: Int, width: Int, channels: Int, count: Int,
 ):  # fmt: skip
     """One thread per four elements, or per element, without the table; dx may be g."""
+    # 0 where the statistics are fixed, see `gradient_last_cuda`.
     share = T(min(1, count)) / T(max(1, count))
     if channels % 4 == 0:
         for q in range(rows * width // 4):

@@ -145,6 +145,7 @@ def _by_pixels(multiply, x, w, y, filters, means, squares, centre, part, moments
     done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
+        # The last block takes a short rest along: a product of few rows would run at a fraction of the speed.
         last = first + block if first + 2 * block <= pixels else pixels
         multiply(x, w, y, filters, first, last, g)
         done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
@@ -242,6 +243,8 @@ def fused_conv2d_moments_cpu(o: Lowering) -> None:
     source, pieces = images.source(x), images.pieces()
     rows, width = fold(images.n * math.prod(images.out[:2]), images.out[2])
     scratch = sums(o, width, x)
+    # Statistics of parts would have to be joined, and how they are cut depends on the number of threads: taken over the whole result, the
+    # bits do not.
     if len(pieces) > 1:
         chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
         for piece in pieces:
@@ -276,6 +279,7 @@ def _unless(m: Match) -> str:
 def _becomes(m: Match) -> list[Becomes]:
     """The convolution takes statistics, where it does not already for another batch_norm, and batch_norm is given them."""
     conv, norm = m["conv"], m["norm"]
+    # A second batch_norm of the same convolution reads the moments that are there.
     made = []
     moments = conv.outputs.get("Moments")
     if moments is None:

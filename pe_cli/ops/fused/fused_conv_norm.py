@@ -204,6 +204,7 @@ def fused_conv2d_norm_cpu(o: Lowering) -> None:
     o.call(statistics_given, o.input("Mean"), o.input("Variance"), mean, inverse, channels, o.attrs["epsilon"])
     o.call(norm_table, mean, inverse, o.input("Scale"), o.input("Bias"), table, wide, channels)
     source = images.source(x)
+    # Where nothing is added, the output stands in for Z, which is not read then.
     z = o.input("Z") if o.has("Z") else y
     kind = ADD_RELU if o.has("Z") else RELU if o.attrs["activation"] == "relu" else PLAIN
     chosen = images.kernel(forward_norm, forward_depthwise_norm, forward_pointwise_norm, forward_winograd_norm)

@@ -122,6 +122,7 @@ def fused_relu_depthwise_conv2d_cpu(o: Lowering) -> None:
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
+    # One image at a time: the cut image stays in cache, where its convolution reads it, and memory sees the images once.
     image = o.scratch(x.size // max(1, images.n), x.dtype)
     o.call(relu_forward, source, w, target, images.filter_scratch(w), image, images.whole, images.n)
     images.outward(target, y)
@@ -194,6 +195,7 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
 def _unless(m: Match) -> str:
     act, conv = m["act"], m["conv"]
     (name,) = act.outputs["Out"]
+    # Where relu's result is not kept, gradients cut the input again: it has to be there, unchanged, until the last of them.
     if name in conv.inputs["Filter"]:
         return "the output of relu is a filter"
     readers = [op for op in m.readers(name) if "Filter" in op.inputs]

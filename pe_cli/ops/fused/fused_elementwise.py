@@ -158,6 +158,7 @@ def fused_elemwise_activation_cpu(o: Lowering) -> None:
 
 fused_elemwise_activation.lower("cuda")(_separate)
 gradient = fused_elemwise_activation.grad(traits=[InPlace({"X@GRAD": "Out@GRAD"})])
+# Which of the two the gradient reads depends on the activation, so that either may be absent.
 gradient.inputs = (Slot("Out", True), Slot("IntermediateOut", True), *gradient.inputs)
 
 
@@ -192,6 +193,8 @@ def fused_elemwise_activation_grad_cpu(o: Lowering) -> None:
     act, fused, attrs = _activation(o)
     _, kernel, values = act.chosen(attrs)
     g, value = o.input("Out@GRAD"), _value(o, act)
+    # The joined kernels have one loop for both gradients. Where only one is wanted, or the activation has another kernel for its
+    # attributes, the separate ones do as well.
     both = o.has("X@GRAD") and o.has("Y@GRAD") and g.size > 0 and kernel is act.back_kernel
     if not both or o.output("X@GRAD").shape != g.shape:
         _separate_back(o)
@@ -215,6 +218,7 @@ def _rows(
     g, value, dx, dy = of
     rows = g.size // n
     times = WIDE // n
+    # As `reduction.sum_axes` decides: in the same order, the sums have the same bits.
     if n > WIDE // 4 or rows < 8 * times:
         pairs = column_pairs(n, worth(o.threads, 3 * g.type.nbytes))
         for number, (begin, end) in enumerate(pairs):

@@ -91,6 +91,7 @@ def fused_gemm_epilogue_cpu(o: Lowering) -> None:
     m = math.prod(x.shape[: o.attrs["x_num_col_dims"]])
     n = y.shape[-1]
     k = y.size // n if n else 0
+    # Cut as the product alone would be cut, so that an element is the same sum in the same order.
     parts = areas(m, n, k, o.threads) if out.size else []
     for number, area in enumerate(parts):
         (top, bottom), (begin, end) = area.rows, area.columns

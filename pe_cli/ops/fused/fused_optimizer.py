@@ -81,6 +81,7 @@ def momentum_steps(
             n = min(BLOCK, sizes[k] - low)
             p, v = pointer(params[k] + SIZE * low), pointer(velocities[k] + SIZE * low)
             g = pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
+            # In scratch, as the gradient itself may be fetched.
             if decay != T(0):
                 total = pointer(room)
                 for i in range(n):
@@ -101,6 +102,8 @@ def adam_steps(
             n = min(BLOCK, sizes[k] - low)
             p, g = pointer(params[k] + SIZE * low), pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
+            # Rows of an embedding without a gradient have moments of 0, and adam changes nothing there: to look is cheaper than to compute
+            # roots.
             for begin in range(0, n, QUIET):
                 adam_where_needed(p, g, m, v, begin, min(begin + QUIET, n), step, b1, b2, eps)
 
@@ -140,6 +143,8 @@ def shares_of(sizes: Sequence[int], shares: int) -> list[list[tuple[int, int, in
     large = {k for k, size in enumerate(sizes) if size >= shares * MIN_SHARE}
     rest = [0, *itertools.accumulate(0 if k in large else -(-n // LINE) for k, n in enumerate(sizes))]
     for k, size in enumerate(sizes):
+        # A large buffer is cut alone; the others are cut as if they lay one after the other, so that shares are equal however small they
+        # are.
         at, lines = (0, -(-size // LINE)) if k in large else (rest[k], rest[-1])
         for s in range(shares):
             low = max(0, lines * s // shares - at) * LINE

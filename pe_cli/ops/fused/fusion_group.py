@@ -114,6 +114,7 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
             if scalar.kernel is None:
                 here[scalar.out] = args[0]
                 continue
+            # Slots of the op itself, not names that stand for values between its functions.
             # An output that nobody asks for is not computed.
             if scalar.out in definition_outputs(definition) and scalar.out not in outputs:
                 continue

@@ -33,6 +33,8 @@ def lookup_sgd_rows(
 ):  # fmt: skip
     """p -= rate * gradient in the rows from begin to end; room: address of two rows."""
     step = T(rate[0])
+    # A row without an id has the gradient 0, and an infinite rate times 0 is NaN, which sgd would write: rows are passed over only where
+    # the step is finite.
     skips = absolute(step) < T(math.inf)
     prepare(ids, count, begin, end, width, padding, first, after, room)
     for row in range(end - begin):

@@ -36,6 +36,7 @@ def away_from_centers(x: Ptr, label: PtrI64, centers: Ptr, diff: Ptr, loss: Ptr,
 def follow(diff: Ptr, label: PtrI64, rate: Ptr, out: Ptr, rows: Int, width: Int, count: Int):
     """out[k] += rate / (1 + rows of class k) times the sum of their diff."""
     for k in range(count):
+        # One more than there are, as in eq. 4 of Wen et al. 2016.
         there = 1
         for r in range(rows):
             if label[r] == k:

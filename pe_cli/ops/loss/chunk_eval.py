@@ -77,6 +77,7 @@ def count_chunks(
             return
         a_tag, a_kind, b_tag, b_kind = -1, kinds, -1, kinds
         a_since, b_since = -1, -1
+        # One step more than there are tags: what stands behind the last one is outside of all chunks, and ends one that is still open.
         for t in range(size + 1):
             x_tag, x_kind, y_tag, y_kind = -1, kinds, -1, kinds
             if t < size:

@@ -63,9 +63,11 @@ def ctc_align_sequences_host(run: HostRun) -> dict[str, list[Leveled]]:
     kept = path != run.attrs["blank"]
     if run.attrs["merge_repeated"] and len(path):
         repeats = np.r_[False, path[1:] == path[:-1]]
+        # The first class of a path repeats nothing of the path before it.
         repeats[ends[ends < len(path)]] = False
         kept &= ~repeats
     counts = [int(kept[a:b].sum()) for a, b in pairwise(ends)]
+    # Where no path has a label, the original gives a row of -1 that belongs to none.
     labels = path[kept] if kept.any() else np.array([-1])
     return {"Output": [Leveled(labels.astype("int64").reshape(-1, 1), ([0, *np.cumsum(counts).tolist()],))]}
 not_in_onnx(ON_HOST, "ctc_align_sequences")

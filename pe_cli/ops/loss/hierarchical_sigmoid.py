@@ -80,6 +80,7 @@ def path_costs_back(  # noqa: C901, PLR0912 (one pass over paths that share node
         for j in range(depth):
             node, bit = _node(labels[r] + classes, table, code, r, depth, j, own)
             p = pre[r * depth + j]
+            # A cut answer no longer depends on anything.
             if node < 0 or absolute(p) >= T(LIMIT):
                 continue
             slope = (T(1) / (T(1) + exp(-p)) - T(bit)) * g[r]
@@ -176,6 +177,7 @@ def hierarchical_sigmoid_cpu(o: Lowering) -> None:
     x, w, label, pre = o.input("X"), o.input("W"), o.input("Label"), o.output("PreOut")
     own, biased = o.has("PathTable"), o.has("Bias")
     paths = (o.input("PathTable"), o.input("PathCode")) if own else (label, label)
+    # A kernel takes all of its arguments: w stands for a bias that is not there, and is not read.
     bias = o.input("Bias") if biased else w
     o.call(
         path_costs, x, w, bias, label, *paths, pre, o.output("Out"), *x.shape, pre.shape[1], o.attrs["num_classes"], w.shape[0],

@@ -107,6 +107,7 @@ def count_scores(
     if slides > 0:
         at = positive[(slides + 1) * bins] % slides * bins
     total = slides * bins
+    # The counts of the oldest batch leave the sum, and this batch takes their place.
     if slides > 0:
         for b in range(bins):
             positive[total + b] -= positive[at + b]
@@ -116,7 +117,8 @@ def count_scores(
     for r in range(rows):
         v = x[r * width + width - 1]
         if not (v >= 0 and v <= 1):
-            report(status, r, -1 if v != v else int(v * 1.0), 2)
+            # A report has whole numbers: the next one beyond the range, as 1.5 told as 1 would be no mistake. A NaN is told as -1.
+            report(status, r, int(min(v * 1.0, 1e15)) + 1 if v > 1 else -1, 2)
             return
         b = int(v * (bins - 1))
         if label[r] > 0:
@@ -144,6 +146,7 @@ def count_scores(
             area += less * (2.0 * hits + more) / 2.0
         elif more + less > 0:
             then = (hits + more) / (hits + more + false + less)
+            # Before the first scores there is no precision: it begins with theirs.
             first = then if hits + false == 0.0 else precision
             area += more * (first + then) / 2.0
             precision = then
@@ -164,7 +167,7 @@ _SLIDING = {"StatPos": fixed(np.zeros(37)), "StatNeg": fixed(np.zeros(37))}
 
 @op(
     "auc",
-    traits=[ReportsData()],
+    traits=[ReportsData("its scores are probabilities: put a softmax or a sigmoid before it")],
     inputs="Predict Label StatPos StatNeg",
     outputs="AUC StatPosOut StatNegOut",
     attrs={

@@ -36,6 +36,7 @@ def _expected(k, classes_, kind, sums, negatives):
 @kernel
 def add_up(shares: Ptr, sums: PtrF64, count: Int):
     """sums[k] = the shares of all classes up to k."""
+    # One round, and so one thread on CUDA, which adds in order.
     for _ in range(1):
         total = 0.0
         for k in range(count):

@@ -70,6 +70,7 @@ def take_logits(
             if removes and j >= truths:
                 for t in range(truths):
                     if label[r * truths + t] == k:
+                        # So much less that softmax gives it nothing.
                         value -= T(1e20)
                         break
             often = shares[i] * 1.0 if own else _tried(_unlikely(k, classes_), wanted, drawn[wanted])
@@ -156,6 +157,7 @@ def sample_logits_cpu(o: Lowering) -> None:
     own, seed = o.has("CustomizedSamples"), int(o.attrs["seed"])
     drawn = o.scratch(wanted + 1, "int64")
     if not own:
+        # Draws have the digits of float64 whatever type the logits are, and so the same classes.
         o.call(draw_different, drawn, wanted, x.shape[1], seed or o.seed, STEP, int(seed != 0), dtype="float64")
     given, shares = (o.input("CustomizedSamples"), o.input("CustomizedProbabilities")) if own else (label, x)
     o.call(

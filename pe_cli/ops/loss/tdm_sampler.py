@@ -22,6 +22,7 @@ from pe_cli.ops.define.traits import Random, ReportsData
 @helper
 def _left_at(drawn, own, tried, k):
     """Return place k among those that are not among the drawn ones."""
+    # Place k among those left is k plus the drawn ones up to there: their number is counted anew until it no longer grows.
     place = -1
     further = k
     while further != place:
@@ -60,6 +61,7 @@ def sample_ways(
             wanted = counts[layer]
             found = 0
             tried = 0
+            # One try more than nodes are wanted, as one of them may be the node on the way, which does not count.
             while there == 1 and found < wanted and tried <= wanted:
                 share = uniform(seed, at, first * draws + own + tried)
                 k = min(int(share * (size - tried)), size - tried - 1)

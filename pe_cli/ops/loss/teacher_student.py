@@ -37,6 +37,7 @@ def taught_back(x: Ptr, label: Ptr, g: Ptr, dx: Ptr, n: Int, low: Real, high: Re
             slope = T(2) * p - y
         elif y >= T(-1):
             slope = p - T(1)
+        # A NaN is outside of all bounds, but has to show.
         inside = x[i] > low and x[i] < high
         dx[i] = g[i] * slope if inside or x[i] != x[i] else T(0)
 

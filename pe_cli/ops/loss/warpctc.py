@@ -39,9 +39,9 @@ def _row(s, t, bounds, high, count):
 
 
 @helper
-# Paths are counted over the labels with blanks between, so that a step stays, goes on or skips a blank.
 def _place(k, label, begin, blank):
     """Return the class of place k: labels with a blank before, between and behind them."""
+    # Paths are counted over the labels with blanks between, so that a step stays, goes on or skips a blank.
     return blank if k % 2 == 0 else label[begin + k // 2]
 
 

@@ -319,6 +319,7 @@ def hard_swish(x, threshold, scale, offset):
 
 @hard_swish.back
 def hard_swish_back(g, x, threshold, scale, offset):
+    # The gate's slope is 1 / scale between the ends: the derivative is (gate + x) / scale there.
     gate = x + offset
     inside = g * (x + gate) / scale if gate < threshold else g * threshold / scale
     return T(0) if gate <= T(0) else inside

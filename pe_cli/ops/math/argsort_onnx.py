@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,7 +29,9 @@ def histogram_onnx(o: Writer) -> None:
     a, real = o.attrs, "float64"
     x = o.node("Cast", [o.node("Reshape", [o.x(), o.const([-1])])], to_=11)
     if a["min"] == 0 and a["max"] == 0:
-        low, high = (o.node(kind, [x], keepdims=0) for kind in ("ReduceMin", "ReduceMax"))
+        nan = o.node("IsNaN", [x])
+        ends = ((kind, o.const(end, dtype=real)) for kind, end in (("ReduceMin", math.inf), ("ReduceMax", -math.inf)))
+        low, high = (o.node(kind, [o.node("Where", [nan, end, x])], keepdims=0) for kind, end in ends)
     else:
         low, high = o.const(a["min"], dtype=real), o.const(a["max"], dtype=real)
     # Where all numbers are one, the range is widened by 1 on either side, as in the op.

@@ -31,6 +31,7 @@ def one_bit_of(x, y):
     return T(x ^ y)
 
 
+# Processors disagree on shifts by as many bits as there are, or more, and LLVM gives no value for them at all.
 def bits_left(x, y):
     return T(x << y) if 0 <= y < 64 else T(0)
 

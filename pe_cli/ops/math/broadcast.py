@@ -191,6 +191,8 @@ def _way(geometry: Sequence[int], rows: int, n: int, xr: int, yr: int, mode: int
     """Return how a call broadcasts, and whether X is the operand that is walked as the result is; None for a way that is not common."""
     if mode == BOTH and not geometry and ((xr, yr) == (n, n) or rows == 1):
         return "both", True
+    # One operand has to lie as the result does, block after block; the other must be the same in every block, so that its place follows
+    # from that in a row, or from the row, by one division.
     for number, still, own, other in ((1, Y_STILL, xr, yr), (2, X_STILL, yr, xr)):
         in_blocks = [(geometry[k + number], geometry[k + 3 - number]) for k in range(0, len(geometry), 3)]
         size = rows * n

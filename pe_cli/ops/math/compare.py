@@ -100,6 +100,7 @@ _NONE = ", false where one is NaN"
 _COMPARE = tuple(DTYPES)
 _declare("less_than", "Tell where X is less.", "<", _NONE, _COMPARE, _few, _LESS)
 _declare("less_equal", "Tell where X is not greater.", "<=", _NONE, _COMPARE, _few, _LESS_OR_EQUAL)
+# Greater is less with the operands exchanged, and both are false for NaN: one kernel serves for the two.
 _declare("greater_than", "Tell where X is greater.", ">", _NONE, _COMPARE, _few, _LESS, swapped=True)
 _declare("greater_equal", "Tell where X is not less.", ">=", _NONE, _COMPARE, _few, _LESS_OR_EQUAL, swapped=True)
 _declare("equal", "Tell where two tensors agree.", "=", _NONE, _COMPARE, _few, truth_kernel(same))

@@ -74,6 +74,7 @@ def inverted(x: Ptr, out: Ptr, work: Ptr, matrices: Int, n: Int):
 @kernel
 def inverted_back(inverse: Ptr, g: Ptr, dx: Ptr, work: Ptr, matrices: Int, n: Int):
     """dx = -inverse^T g inverse^T; work: scratch of dx's size."""
+    # From X inverse = I: dX^-1 = -X^-1 dX X^-1, whose transpose multiplies the gradient from both sides.
     for m in range(matrices):
         at = m * n * n
         for i in range(n):
@@ -197,6 +198,7 @@ def _solve_from_right(root, work, at, n, row, column):
 @kernel
 def rooted_back(root: Ptr, g: Ptr, dx: Ptr, work: Ptr, matrices: Int, n: Int, row: Int, column: Int):
     """dx = (S + S^T) / 2, S = L^-T P L^-1, P = the lower triangle of L^T g with half its diagonal; work: scratch of dx's size."""
+    # Murray, "Differentiation of the Cholesky decomposition" (2016).
     for m in range(matrices):
         at = m * n * n
         for i in range(n):

@@ -252,6 +252,7 @@ def div(x, y):
     return x / y
 
 
+# By the quotient that is there already: -g x / y² would keep X as well, and y² overflows early.
 def div_back_y(g, y, out):
     return -g * out / y
 
@@ -300,6 +301,7 @@ _add.give(Absorbed("Y"), PassesGradient())
 # --- max, min, pow ----------------------------------------------------------------------------------------------------
 
 
+# Of two numbers of which one is NaN, every comparison is false: the test of x alone lets either NaN through.
 def larger(x, y):
     return x if x > y or x != x else y
 
@@ -328,10 +330,12 @@ def power(x, y):
     return x**y
 
 
+# x^(y - 1) is infinite at x = 0 for y = 0, where the power is 1 whatever x is.
 def power_back_x(g, x, y):
     return g * y * x ** (y - T(1)) if y != T(0) else T(0)
 
 
+# x^y ln x goes to 0 with x for y > 0, where the product of 0 and minus infinity would be NaN.
 def power_back_y(g, x, y):
     return T(0) if x == T(0) and y >= T(0) else g * log(x) * x**y
 
@@ -388,13 +392,8 @@ also_on_cuda(_add, _sub, _mul, _div, _max, _min, _pow)
 
 same_in_onnx(
     {
-        "elementwise_add": "Add",
-        "elementwise_sub": "Sub",
-        "elementwise_mul": "Mul",
-        "elementwise_div": "Div",
-        "elementwise_max": "Max",
-        "elementwise_min": "Min",
-        "elementwise_pow": "Pow",
+        "elementwise_add": "Add", "elementwise_sub": "Sub", "elementwise_mul": "Mul", "elementwise_div": "Div",
+        "elementwise_max": "Max", "elementwise_min": "Min", "elementwise_pow": "Pow",
     },
     axes=True,
-)
+)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pe_cli.core.errors import PeError
@@ -17,6 +19,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 @helper
 def _bin(value, low, high, bins):
     """Return the number of the range that a value is in; below 0 outside of all."""
+    # The upper end itself belongs to the last range, and rounding may lift a number below it there, too.
     if not low <= value <= high:
         return -1
     return min(int((value - low) * bins / (high - low)), bins - 1)
@@ -29,11 +32,13 @@ def find_ends(x: Ptr, ends: PtrF64, n: Int, low: Real, high: Real):
     ends[1] = high
     # Both 0 is the original's way to ask for the ends of the data.
     if low == 0.0 and high == 0.0 and n > 0:
-        ends[0] = x[0]
-        ends[1] = x[0]
+        ends[0] = math.inf
+        ends[1] = -math.inf
         for i in range(n):
-            ends[0] = min(ends[0], x[i])
-            ends[1] = max(ends[1], x[i])
+            # A NaN is in no range and must not be an end either: no number would lie between.
+            if x[i] == x[i]:
+                ends[0] = min(ends[0], x[i])
+                ends[1] = max(ends[1], x[i])
     if ends[0] == ends[1]:
         ends[0] -= 1.0
         ends[1] += 1.0
@@ -117,11 +122,12 @@ def find_ends_cuda(x: Ptr, ends: PtrF64, n: Int, low: Real, high: Real):
         ends[0] = low
         ends[1] = high
         if low == 0.0 and high == 0.0 and n > 0:
-            ends[0] = x[0]
-            ends[1] = x[0]
+            ends[0] = math.inf
+            ends[1] = -math.inf
             for i in range(n):
-                ends[0] = min(ends[0], x[i])
-                ends[1] = max(ends[1], x[i])
+                if x[i] == x[i]:
+                    ends[0] = min(ends[0], x[i])
+                    ends[1] = max(ends[1], x[i])
         if ends[0] == ends[1]:
             ends[0] -= 1.0
             ends[1] += 1.0

@@ -38,6 +38,7 @@ def products(
         at_b = address(b) + SIZE * table[4 * i + 1]
         at_c = address(c) + SIZE * table[4 * i + 2]
         gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, min(table[4 * i + 3], 1), at_c, ldc, address(scratch))
+    # The factor comes last, over all matrices: products of one place are added up before it, and gemm itself has none.
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
@@ -208,6 +209,7 @@ def multiply(
                 call(area, [(at_a, at_b, 0, table[0][3])], top * n + side, 0, number)
             return
     whole = Area((0, m), (0, n))
+    # Products that are added up in one place must stay in one call, in order: two threads would write it at once.
     chunks = min(o.threads, work // ENOUGH, len(table)) if len(seen) == len(table) else 1
     if chunks < 2:
         call(whole, table, 0, c.size, part if o.threads > 1 and work >= ENOUGH else None)
@@ -225,6 +227,7 @@ def multiply_back(
     g = o.input("Out@GRAD")
     if o.has("X@GRAD"):
         pair = ((g, out), (o.input("Y"), y.flipped()))
+        # Of a factor that is stored transposed, the gradient is wanted as it is stored: (G Y^T)^T = Y G^T.
         _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha, product)
     if o.has("Y@GRAD"):
         pair = ((o.input("X"), x.flipped()), (g, out))

@@ -63,6 +63,7 @@ def multiply_cuda(
     kind = HALVES if stored == BFLOAT16 and o.precision == "bf16" else o.precision
     tile, shares = plan(m, n, k, pairs, c.dtype, kind)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
+    # A share is whole tiles deep, so that fewer blocks may do than were planned; none is left without terms.
     shares = max(1, -(-k // chunk))
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))

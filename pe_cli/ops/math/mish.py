@@ -42,6 +42,7 @@ def mish(x, threshold):
 
 @mish.back
 def mish_back(g, x, threshold):
+    # Only e^-|x| is computed, which is at most 1: every form below is divided by the power that would overflow.
     e = exp(-x if x > T(0) else x)
     square = e * e
     short = threshold > T(0) and absolute(x) > threshold

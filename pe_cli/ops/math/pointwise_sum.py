@@ -105,6 +105,7 @@ def _kernel(template: str, name: str, f: Helper) -> Kernel:
     space = {**shape.__globals__, "f": f, "T": T, "address": address, "place_of": place_of}
     loop = types.FunctionType(shape.__code__, space, shape.__name__)
     loop.__annotations__ = shape.__annotations__
+    # Exact, so that the sum is rounded as elementwise_add rounds it: fusing the two ops changes no bit.
     return make_kernel(loop, name, exact=True)
 
 

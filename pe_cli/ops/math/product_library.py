@@ -51,6 +51,7 @@ def product_of(
     known = {dtype} if dtype in FLOATS else {"float32", BFLOAT16} if dtype == BFLOAT16 else set()
     if made not in known or not k or not pairs or any(len(group) != 1 for group in pairs):
         return None
+    # cuBLASLt takes a batch of matrices as a start and a stride: those that do not lie evenly are multiplied by our own kernels.
     steps = [step for s in ([a for ((a, _),) in pairs], [b for ((_, b),) in pairs], starts) if (step := even(s)) is not None]
     if len(steps) < 3 or min(steps) < 0:
         return None

@@ -120,6 +120,9 @@ def streamed(factors: Sequence[Factor], depth: int, half: str, multiply: list[st
         multiply: lines that multiply.
         before: lines for what this thread has copied itself.
     """
+    # Shared memory has two halves: while one is multiplied, the next tiles are copied to the other. A group of copies is committed in every
+    # round, an empty one in the last, so that to wait for all groups but one is always to wait for the tiles that are multiplied now. The
+    # first barrier makes what other threads copied visible; the second one keeps them from copying into a half that is still read.
     return [
         *[text for f in factors for text in f.begin()],
         *[text for f in factors for text in f.copy("0")],

@@ -150,6 +150,8 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
     """
     tops, sides = f"((m + {tile.rows - 1}) // {tile.rows})", f"((n + {tile.columns - 1}) // {tile.columns})"
     number = f"((group * {sides} + side // {tile.columns}) * {tops} + int(cuda.blockIdx.x))"
+    # A block finds group and share by subtraction, as there are few of them and an integer division costs as much as a dozen steps. Where
+    # the share has no terms left, the loop over products begins at its end.
     return [
         "me = int(cuda.threadIdx.x)",
         "told = cuda.shared.array(1, WORD)",

@@ -66,6 +66,7 @@ def sum_inner_cuda(
             total = block_sum(parts, total, me, ADDING_WARPS)
             if me == 0:
                 out[k] = T(total * factor)
+            # The next sum writes into the same parts: all threads must have read them.
             cuda.syncthreads()
         else:
             out[k] = T(total * factor)
@@ -98,6 +99,7 @@ def sum_rows_cuda(
                     r += stride
         if shared:
             parts[me, lane] = result
+            # A tree, whose order depends on DEEP alone: the same bits on every card.
             cuda.syncthreads()
             half = DEEP // 2
             while half > 0:
@@ -126,6 +128,7 @@ def sum_lines(x: Ptr, out: Ptr, count: Int, n: Int, factor: Real):
     wide = is_wide(x, 0, n)
     k = int(cuda.blockIdx.y * HEIGHT + cuda.threadIdx.y)
     while k < count:
+        # Four sums that do not wait for each other: an addition of float64 takes several cycles.
         one = two = three = four = 0.0
         i, end = k * n + 4 * lane, (k + 1) * n
         if wide:
@@ -172,6 +175,8 @@ def sum_runs(x: Ptr, out: PtrU, few: PtrF64, count: Int, parts: Int, step: Int, 
         value = x[i]
         total += value * value if squares else value
     total = block_sum(shared, total, me, ADDING_WARPS)
+    # The blocks' sums are in memory in the order of their parts, and the last block to come adds them up in that order: which one that is
+    # changes no bit.
     done = True
     if parts > 1:
         if me == 0:

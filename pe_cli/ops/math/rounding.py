@@ -22,6 +22,7 @@ def _rounding(name: str) -> Any:
     return emit
 
 
+# rint rounds halves to the even number, as numpy does; LLVM's round would take them away from 0.
 round_down, round_up, round_even = _rounding("floor"), _rounding("ceil"), _rounding("rint")
 
 

@@ -168,6 +168,7 @@ class _Evaluation:
         if called is T:
             return args[0]
         if called is vector_math.expm1:
+            # Digits near 0 are lost here, but only in the gradient of a gradient.
             return self.r.scaled(self.r.one("exp", {"X": self._variable(args[0])}), 1.0, -1.0)
         assert called in _CALLS, f"{self.fn.__name__}: no op stands for {ast.unparse(node)}"
         return self.r.one(_CALLS[called], {"X": self._variable(args[0])})

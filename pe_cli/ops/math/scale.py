@@ -112,6 +112,7 @@ def scale(x, factor, bias):
 @scale.op.make_grad
 def scale_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient is scaled alike."""
+    # An op that is its own gradient needs no second kernel, and can be differentiated any number of times.
     (gradient,) = request.grads.values()
     factor = {"scale": request.op.attrs["scale"]}
     return [OpDesc("scale", {"X": [gradient]}, {"Out": [out]}, factor) for out in request.wanted.values()]

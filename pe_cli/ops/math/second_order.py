@@ -86,6 +86,7 @@ linear("cumsum")
 def _extreme(r: Again) -> None:
     """The gradient goes where a constant mask is 1: that of a gradient is the sum over the mask."""
     g, slots = r.input("Out@GRAD"), ("X", "Out")
+    # That gradient with ones for what comes in is the mask itself.
     mask = r.back(r.op.type, {**{s: r.input(s) for s in slots}, "Out@GRAD": r.like(g, 1.0)}, "X@GRAD", r.of("X@GRAD"), r.attrs)
     r.given.append((g, r.one("reduce_sum", {"X": r.times(r.grad("X@GRAD"), mask)}, r.attrs)))
 

@@ -23,6 +23,7 @@ from pe_cli.ops.math.elementwise import ADD
 @kernel(exact=True)
 def sum_tables(out: Ptr, sources: PtrI64, count: Int, n: Int):
     """out = sources[0] + sources[1] + ... in that order; out may be one of them."""
+    # Block by block: what has been added up stays in the nearest cache, while all inputs pass by it.
     for begin in range(0, n, BLOCK):
         end = min(n, begin + BLOCK)
         x = pointer(sources[0])
@@ -129,6 +130,7 @@ def sum_cuda(o: Lowering) -> None:
         o.call(copy, first, out, out.size)
     for other in others:
         o.call(add_two, first, other, out, out.size)
+        # From the second input on, the sum so far is the output itself.
         first = out
 
 

@@ -15,6 +15,8 @@ from pe_cli.ops.define.traits import FedSizes
 @helper
 def _place(i, n):
     """Return point i of n from -1 to 1; the centre of one alone."""
+    # The outermost points are the centres of the outermost pixels, as align_corners does; in doubles, since float32 would move points of
+    # wide images.
     return T(2.0 * i / (n - 1) - 1.0) if n > 1 else T(0)
 
 
@@ -23,6 +25,7 @@ def map_places(theta: Ptr, out: Ptr, images: Int, height: Int, width: Int):
     """out[image, row, column, :] = theta[image] (x, y, 1)."""
     for image in range(images):
         for k in range(2):
+            # Loops over the two coordinates outside, so that a thread of CUDA keeps three numbers of the map and reads no table.
             a, b, c = theta[6 * image + 3 * k], theta[6 * image + 3 * k + 1], theta[6 * image + 3 * k + 2]
             for row in range(height):
                 at = (image * height + row) * width
@@ -36,6 +39,7 @@ def map_places_back(g: Ptr, dtheta: Ptr, images: Int, height: Int, width: Int):
     """dtheta[image] = sum over pixels of g (x, y, 1)."""
     for image in range(images):
         for k in range(2):
+            # Sums of all pixels of an image are in float64: in float32 the last pixels of a large image would change nothing.
             a = 0.0
             b = 0.0
             c = 0.0

@@ -23,6 +23,7 @@ from pe_cli.kernels.cpu.channel_norm import (
 )
 from pe_cli.kernels.math.moments import NEAR
 from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -177,6 +178,18 @@ def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
     return o.output_or_scratch(slot, like.size, like.dtype)
 
 
+def gradients_of(o: Lowering) -> tuple[Buffer, Buffer, int, bool]:
+    """Return where the gradients of scale and bias go, whether the statistics depend on X, and whether those gradients are needed."""
+    scale, batch = o.input("Scale"), int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
+    # Fixed statistics do not depend on X: then the sums matter to Scale and Bias alone.
+    if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
+        return output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale), batch, True
+    # The kernels of X' multiply the sums by 0 then. What scratch memory held before may be NaN, and 0 times that is NaN.
+    zeros = o.scratch(scale.size, scale.dtype)
+    o.call(fill, zeros, scale.size, 0.0)
+    return zeros, zeros, batch, False
+
+
 def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
     """Append the calls that write all statistics of a batch_norm-like op, and return the mean and 1 / deviation to use."""
     mean, variance = o.input("Mean"), o.input("Variance")
@@ -223,11 +236,9 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
     x, scale, g = o.input("X"), o.input("Scale"), o.input("Y@GRAD")
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
     n, channels, size = sizes_of(o, x)
-    dscale, dbias = output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale)
+    dscale, dbias, batch, needed = gradients_of(o)
     rows, width = fold(n, channels)
-    batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
-    # Fixed statistics do not depend on X: then the sums matter to Scale and Bias alone.
-    if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
+    if needed:
         if size == 1:
             sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
             o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, table, rows, width, channels)

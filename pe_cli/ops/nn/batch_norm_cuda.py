@@ -15,7 +15,7 @@ from pe_cli.kernels.cuda.math import quotient
 from pe_cli.kernels.cuda.vector_access import load_four, store_four
 from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.nn.batch_norm import batch_norm, output_or_scratch, sizes_of, statistics
+from pe_cli.ops.nn.batch_norm import batch_norm, gradients_of, sizes_of, statistics
 from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_statistics, normal
 
 
@@ -40,6 +40,7 @@ def normalise_last_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
     """One thread per four elements, or per element, without the table."""
+    # Four elements of one load have channels side by side, which holds only where channels are a multiple of 4.
     if channels % 4 == 0:
         for q in range(rows * width // 4):
             i = 4 * q
@@ -81,6 +82,7 @@ def gradient_last_cuda(
     width: Int, channels: Int, count: Int,
 ):  # fmt: skip
     """One thread per four elements, or per element, without the table."""
+    # 0 where moments are fixed: the two terms that stand for the moments' dependence on x then vanish, without a second kernel.
     share = T(min(1, count)) / T(max(1, count))
     if channels % 4 == 0:
         for q in range(rows * width // 4):
@@ -122,14 +124,6 @@ def batch_norm_cuda(o: Lowering) -> None:
         o.call(normalise_last, x, *each, o.scratch(1, x.dtype), n, channels, channels)
     else:
         o.call(normalise_first, x, *each, n, channels, size)
-
-
-def gradients_of(o: Lowering) -> tuple[Buffer, Buffer, int, bool]:
-    """Return where the gradients of scale and bias go, whether the statistics depend on X, and whether those gradients are needed."""
-    scale = o.input("Scale")
-    batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
-    needed = bool(batch) or o.has("Scale@GRAD") or o.has("Bias@GRAD")
-    return output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale), batch, needed
 
 
 def append_input_gradient(o: Lowering, x: Buffer, g: Buffer, dscale: Buffer, dbias: Buffer, batch: int) -> None:

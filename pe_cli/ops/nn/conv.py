@@ -65,6 +65,7 @@ def _check(
 
 def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
     """Return the output size along an axis, -1 when the input's is unknown; may be 0 or negative when nothing fits."""
+    # Floor division: a window that does not fit whole at the far edge is left out, as everywhere in the field.
     return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
 
 
@@ -105,6 +106,7 @@ def conv2d(
     Source:
         fluid.layers.conv2d; LeCun et al. 1998.
     """
+    # Filters are checked against channels here and not in `_check`, which knows no layout.
     _check("conv2d", x, w, strides, paddings, dilations, groups)
     last = data_format == "NHWC"
     n, h, wide, c = (x.shape[i] for i in ((0, 1, 2, 3) if last else (0, 2, 3, 1)))
@@ -190,11 +192,14 @@ def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> 
     dx = o.output("Input@GRAD")
 
     def write(into: Buffer, acc: int = 0) -> None:
+        # Parts numbered from `o.threads` on may run at the same time as those of the filters' gradient: nothing of one waits for the other.
         spread(images, upstream, w, into, acc=acc, first=o.threads)  # parts beside those of the filters' gradient
 
     a = o.attrs
     if images.pointwise:
         pixels = images.n * math.prod(images.out[:2])
+        # Whether the kernel may add to what stands in the gradient already: only where it writes each element once. Where it writes several
+        # times, or in another layout, the sum goes through a buffer of its own.
         once = adds_at_once(pixels, images.image[2], images.out[2], w.type.numpy.itemsize)
     elif images.winograd:
         once = True

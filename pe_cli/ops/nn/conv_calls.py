@@ -36,6 +36,7 @@ def convolve(images: Images, source: Buffer, w: Buffer, y: Buffer, *, first: int
     """
     o, target = images.o, images.target(y)
     chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
+    # A piece is what one thread computes, be it images, rows or channels; no two write to the same results.
     for piece in images.pieces():
         at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
         o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=first + piece.number)
@@ -56,6 +57,7 @@ def spread(images: Images, upstream: Buffer, w: Buffer, x: Buffer, *, acc: int =
     o, target = images.o, images.target(x)
     sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
     extra = 0 if images.depthwise or images.pointwise or images.winograd else conv_backward_data_scratch(*sizes)
+    # Convolutions that pick every n-th pixel spread over those alone, and `place` puts zeros between them afterwards.
     made = o.scratch(images.n * math.prod(images.seen), x.dtype) if images.picks else target
     chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
     for piece in images.pieces(back=True):
@@ -79,6 +81,8 @@ def correlate(images: Images, source: Buffer, upstream: Buffer, w: Buffer, dw: B
     """
     o, scratch = images.o, None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
     chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd)
+    # A part has some rows of the filters, or some filters of 1x1, and sums over all images: no sums of threads have to be added, so no bit
+    # depends on their number.
     for number, rows in enumerate(images.rows()):
         own = scratch or images.filter_scratch(w)
         o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)

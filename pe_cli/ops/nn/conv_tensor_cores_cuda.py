@@ -49,6 +49,7 @@ class HalfTile(Tile):
     @property
     def warps(self) -> tuple[int, int]:
         """How many warps there are along rows and along columns."""
+        # Rows are dealt first: a warp's part is then at least 32 rows high, and fragments of the right side are shared by more products.
         count = self.threads // 32
         down = min(count, max(1, self.rows // 32))
         return down, count // down
@@ -63,6 +64,7 @@ class HalfTile(Tile):
     def name(self) -> str:
         return f"halves_{self.rows}x{self.columns}x{self.depth}"
 
+    # The layout of results that the mma instruction defines: each thread has two neighbours of a row, and two more eight rows below.
     def results(self) -> list[tuple[str, list[tuple[int, list[str]]]]]:
         high, wide = self.part
         return [
@@ -84,6 +86,7 @@ class HalfTile(Tile):
 
     def _begin(self, side: str) -> int:
         """Return the bytes before the first of two tiles."""
+        # Two tiles of each side: one is multiplied while the next is loaded.
         return 2 * self._size("left") if side == "right" else 0
 
     def _place(self, side: str, row: str, term: str) -> str:
@@ -92,6 +95,7 @@ class HalfTile(Tile):
 
     def place(self) -> list[str]:
         high, wide = self.part
+        # ldmatrix takes row addresses from the lanes in groups of eight, one group for each 8x8 part of the fragment.
         near, far, eighth = "lane // 8 % 2 * 8", "lane // 16 * 8", "lane % 8"
         a = (near, f"{eighth} + {far}") if self.turned else (f"{eighth} + {near}", far)
         b = (far, f"{eighth} + {near}") if self.turned else (f"{eighth} + {far}", near)
@@ -120,6 +124,7 @@ class HalfTile(Tile):
         out = []
         for i in range(high // ROWS):
             out.append(f"{', '.join(f'a{i}_{r}' for r in range(4))} = {name}(in_a + {self._place('left', str(ROWS * i), '0')})")
+        # Two columns of fragments come with one load of four registers, hence the step of 2.
         for j in range(0, wide // COLUMNS, 2):
             out.append(f"b{j}_0, b{j}_1, b{j + 1}_0, b{j + 1}_1 = {name}(in_b + {self._place('right', str(COLUMNS * j), '0')})")
         for i in range(high // ROWS):

@@ -60,6 +60,7 @@ def dense(*args: Any) -> bool:
 
 def side_by_side(*args: Any) -> bool:
     """Return whether it is `dense`, and its results see pixels side by side."""
+    # With strides the gradient of the filters would read pixels that are not side by side, which tiles cannot hold.
     g = _geometry(args)
     return dense(*args) and g[STRIDE_Y] == g[STRIDE_X] == 1
 
@@ -90,6 +91,7 @@ def _weight_room(*args: Any) -> int:
 @helper
 def filters_ahead(w, filters, g):
     """Bring filters into tiles for images; return the address of the tiles, and that of the scratch behind them."""
+    # Tiles begin at a multiple of 64 bytes, a cache line: matrix tiles load whole lines.
     strips = (filters + 63) // 64 * 64
     area = g[TAPS_Y] * g[TAPS_X]
     pack_filters(w, g[CHANNELS] * area, area, g[TAPS_X], 1, g[FILTERS], g[CHANNELS], g[TAPS_Y], g[TAPS_X], strips)
@@ -122,6 +124,8 @@ def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
     """Do `backward_data`: a convolution of dy, with as many zeros between its pixels as results are apart, and taps in reverse order."""
     strips = (filters + 63) // 64 * 64
     area = g[TAPS_Y] * g[TAPS_X]
+    # The last tap first and negative steps: the filters are turned by half a turn, and inputs and outputs change places, by the strides of
+    # one packing routine.
     pack_filters(
         w + HALF * (area - 1), area, g[PITCH] * area, -g[TAPS_X], -1, g[CHANNELS], g[FILTERS], g[TAPS_Y], g[TAPS_X], strips
     )
@@ -142,6 +146,8 @@ def tile_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
         x, dy, n, g[HEIGHT], g[WIDTH], channels, g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X], g[PAD_Y], g[PAD_X], low,
         high, filters, filters + SIZE * area * g[FILTERS] * channels,
     )  # fmt: skip
+    # Sums lie [tap, filter, channel], as tiles give them, and filters [filter, channel, tap]: only the rows of taps that this part has are
+    # written.
     sums, out = pointer(filters), pointer(dw)
     for o in range(g[FILTERS]):
         for c in range(channels):
@@ -167,5 +173,6 @@ def tile_backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scr
 @kernel
 def tile_backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight_pointwise`."""
+    # A part is a range of filters: rows of the result, and columns of dy.
     at, to = dy + HALF * low, dw + SIZE * low * g[CHANNELS]
     gemm_tiles(1, 0, high - low, g[CHANNELS], n * g[HEIGHT] * g[WIDTH], at, g[FILTERS], x, g[CHANNELS], 0, to, g[CHANNELS], filters, 0, 0)

@@ -13,6 +13,8 @@ from pe_cli.ops.nn.conv_lowering import Images
 
 
 def _size(size: int, taps: int, stride: int, cut: int, dilation: int, more: int) -> int:
+    # The inverse of a convolution's size: stride and padding change their roles, and `more` says which of the sizes that a stride maps to
+    # one is meant.
     return -1 if size < 0 else (size - 1) * stride - cut + dilation * (taps - 1) + 1 + more
 
 
@@ -130,6 +132,7 @@ def conv2d_transpose_grad_cpu(o: Lowering) -> None:
     x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
     images = Images(o, dy, w, x)
     source = images.source(dy)
+    # dy is the image of the convolution, and x its result.
     if o.has("Filter@GRAD"):
         correlate(images, source, images.inward(x), w, o.output("Filter@GRAD"))
     if o.has("Input@GRAD"):
@@ -145,6 +148,7 @@ def conv2d_transpose_onnx(o: Writer) -> None:
         "ConvTranspose",
         [first_channels(o, o.x("Input"), "data_format"), o.x("Filter")],
         strides=a["strides"],
+        # ONNX has both beginnings first, then both ends.
         pads=[above, left, below, right],
         output_padding=a["output_padding"],
         dilations=a["dilations"],

@@ -12,6 +12,7 @@ from pe_cli.ops.nn.conv_transpose import conv2d_transpose
 def conv2d_transpose_cuda(o: Lowering) -> None:
     """The gradient of the images of the convolution from the output to the input."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    # Seen as a convolution, the transposed one goes from its output y to its input x: the roles are exchanged here and nowhere below.
     images = Images(o, y, w, x)
     target = images.target(y)
     append_images_back(o, images.inward(x), w, target, Sizes.of(o, images))

@@ -23,6 +23,7 @@ def correlation_onnx(o: Writer) -> None:
     begin, edge = a["max_displacement"] - a["pad_size"], reach * step
     both = o.const([2, 3])
 
+    # Padding may be negative in ONNX; here it is cut to at least 0, and what is too much is sliced off below.
     def padded(x: str, before: int, down: int, along: int) -> str:
         return o.node("Pad", [x, o.const([before, before, down, along]), "", both])
 
@@ -32,8 +33,10 @@ def correlation_onnx(o: Writer) -> None:
             moved = o.node("Slice", [other, o.const([down, along]), o.const([down + height, along + width]), both])
             product = o.node("Mul", [o.x("Input1"), moved])
             found.append(o.node("ReduceMean", [product, o.const([1])], keepdims=1))
+    # Shifts become channels in the order of the op: down outside, along inside.
     shifts = o.node("Concat", found, axis=1)
     ends = [(n - 1) * stride + size + begin for n in (rows, columns)]
+    # Windows begin at max_displacement - pad_size, which may lie outside the image: only then zeros are put around.
     before = max(-begin, 0)
     wide = padded(shifts, before, *(max(end - s, 0) for end, s in zip(ends, (height, width), strict=True)))
     cut = o.node("Slice", [wide, o.const([begin + before] * 2), o.const([end + before for end in ends]), both])
@@ -44,12 +47,14 @@ def correlation_onnx(o: Writer) -> None:
 def rank_attention_onnx(o: Writer) -> None:
     """Every pair of rows has a matrix of its own."""
     most, (_, width), size = o.attrs["MaxRank"], o.type().shape, o.out_type().shape[1]
+    # 7 is int64 in ONNX: Gather and arithmetic on places want it.
     ranks = o.node("Cast", [o.x("RankOffset")], to_=7)
     own = o.node("Slice", [ranks, o.const([0]), o.const([1]), o.const([1])])
     other, row = (o.node("Gather", [ranks, o.const(np.arange(most) * 2 + k)], axis=1) for k in (1, 2))
     zero = o.const(0)
     there = o.node("And", [o.node("Greater", [own, zero]), o.node("Greater", [other, zero])])
     pair = o.node("Add", [o.node("Mul", [o.node("Sub", [own, o.const(1)]), o.const(most)]), o.node("Sub", [other, o.const(1)])])
+    # A pair that is not there takes matrix and row 0 and is set to 0 below, since Gather needs an index that exists.
     pair, row = (o.node("Where", [there, v, zero]) for v in (pair, row))
     weights = o.node("Gather", [o.node("Reshape", [o.x("RankParam"), o.const([most * most, width, size])]), pair])
     seen = o.node("Unsqueeze", [o.node("Gather", [o.x(), row]), o.const([2])])
@@ -70,6 +75,7 @@ def similarity_focus_onnx(o: Writer) -> None:
         inside, flag = o.inside(), TensorType((-1, rows, columns), "bool")
         number, goes = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
         free, marked = inside.fresh(), inside.fresh()
+        # Rows and columns that are taken lose against every number.
         left = inside.node("Where", [free, values, o.const(-np.inf, "X")])
         best = inside.node("ArgMax", [inside.node("Reshape", [left, o.const([-1, rows * columns])])], axis=1, keepdims=1)
         best = inside.node("Unsqueeze", [best, o.const([2])])
@@ -78,6 +84,7 @@ def similarity_focus_onnx(o: Writer) -> None:
             inside.node("And", [free, inside.node("Not", [inside.node("Or", here)])]),
             inside.node("Or", [marked, inside.node("And", here)]),
         ]
+        # `goes` is handed on as it came: the Loop ends by its count, the smaller side of the slice.
         body = inside.body([number, goes, (free, flag), (marked, flag)], [goes, *((n, flag) for n in after)])
         none = o.node("Expand", [o.const(False, dtype="bool"), o.node("Shape", [values])])
         made = [o.fresh(), o.fresh()]

@@ -27,6 +27,7 @@ def moved_pixels(x: Ptr, offset: Ptr, mask: Ptr, out: Ptr, g: PtrI64, n: Int, ma
     K, P, groups = KH * KW, OH * OW, g[GROUPS]
     for e in range(n * C):
         image, c = e // C, e % C
+        # Channels are dealt to groups in runs; offsets and masks lie by group of each image.
         q = image * groups + c // (C // groups)
         for k in range(K):
             for p in range(P):
@@ -84,6 +85,7 @@ def moved_pixels_back(  # noqa: C901, PLR0912 (one pass over taps that share pix
                                 dx[at + (r + i) * W + s + j] += v * m * f
                 p00, p01 = _at(x, at, H, W, r, s), _at(x, at, H, W, r, s + 1)
                 p10, p11 = _at(x, at, H, W, r + 1, s), _at(x, at, H, W, r + 1, s + 1)
+                # Slopes of the bilinear value: by how much it grows with one pixel further down or to the right.
                 if wanted & 2:
                     down = (T(1) - b) * (p10 - p00) + b * (p11 - p01)
                     right = (T(1) - a) * (p01 - p00) + a * (p11 - p10)
@@ -180,6 +182,7 @@ def deformable_im2col_grad_cpu(o: Lowering) -> None:
     x, offset, g = o.input("X"), o.input("Offset"), o.input("Out@GRAD")
     masked = bool(o.inputs("Mask"))
     slots = ("X@GRAD", "Offset@GRAD", "Mask@GRAD")
+    # An output that is not wanted still needs a pointer; `wanted` keeps the kernel from writing there.
     outs = [o.output(s) if o.has(s) else g for s in slots]
     wanted = sum(1 << i for i, s in enumerate(slots) if o.has(s))
     mask = o.input("Mask") if masked else x

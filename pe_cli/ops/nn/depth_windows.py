@@ -36,6 +36,8 @@ def slices(x: Ptr, out: Ptr, n: Int, C: Int, D: Int, OD: Int, taps: Int, stride:
 def slices_cuda(x: Ptr, out: Ptr, n: Int, C: Int, D: Int, OD: Int, taps: Int, stride: Int, before: Int, gap: Int, area: Int):
     """One thread per element."""
     for i in range(n * OD * C * taps * area):
+        # From the outside in: element, tap, channel, place, image. `quotient` divides where Python's // would take several instructions on
+        # a card.
         e = quotient(i, area)
         q = quotient(e, taps)
         row = quotient(q, C)
@@ -157,6 +159,7 @@ def depth_windows_onnx(o: Writer) -> None:
         front, behind = a["paddings"]
         x = o.node("Pad", [x, o.const([0, 0, front, 0, 0, 0, 0, behind, 0, 0])])
     taps = []
+    # One strided slice for each tap, so that no gather over an index is needed.
     for begin in range(0, a["ksize"] * a["dilation"], a["dilation"]):
         numbers = ([begin], [begin + (places - 1) * a["stride"] + 1], [2], [a["stride"]])
         tap = o.node("Slice", [x, *(o.const(n) for n in numbers)])
@@ -206,6 +209,7 @@ def depth_overlay(x: TensorType, *, stride: int, before: int, dilation: int, dep
 
 
 def _overlay(o: Lowering, windows: tuple[int, ...], volume: tuple[int, ...]) -> tuple[int, ...]:
+    # The same kernels as depth_windows with windows and volume exchanged: each op is the other's gradient.
     a, (n, c, depth, *area) = o.attrs, volume
     return n, c, depth, windows[1], windows[3], a["stride"], a["before"], a["dilation"], product(area)
 
@@ -233,8 +237,10 @@ also_on_cuda(depth_overlay)
 def depth_overlay_onnx(o: Writer) -> None:
     """A transposed convolution of rows, with a filter that has a one for each tap."""
     a, (_, places, channels, taps, *area), like = o.attrs, o.type().shape, o.type().dtype
+    # Depth becomes the last axis, so that the overlay is a one-dimensional transposed convolution of many rows.
     rows = o.node("Transpose", [o.x()], perm=[0, 2, 4, 5, 3, 1])
     rows = o.node("Reshape", [rows, o.const([-1, taps, places])])
+    # Slices that the windows reach behind the volume; negative where the volume is longer than what they reach.
     behind = (places - 1) * a["stride"] + a["dilation"] * (taps - 1) + 1 - a["before"] - a["depth"]
     ones = o.const(np.eye(taps)[:, None], dtype=like)
     made = o.node("ConvTranspose", [rows, ones], strides=[a["stride"]], dilations=[a["dilation"]], pads=[a["before"], max(0, behind)])

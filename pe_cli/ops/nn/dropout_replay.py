@@ -69,6 +69,8 @@ def dropout_again(
 @dropout_again.lower("cpu")
 def dropout_again_cpu(o: Lowering) -> None:
     """The kernel of dropout's gradient: the same product with the same mask."""
+    # Recomputing a segment needs the very values that the forward pass had. Drawing them again would need the step's number and the op's
+    # place in the random stream; the mask is there anyway, for the gradient.
     x, out = o.input("X"), o.output("Out")
     o.call(drop_back, x, o.input("Mask"), out, product(x.shape), kept_scale(o.attrs))
 

@@ -23,6 +23,7 @@ KEYS = -0.75
 @helper
 def _pixel_of(place, size, corners):
     """Return the pixel that a place from -1 to 1 is."""
+    # Corners: -1 and 1 are the centres of the outermost pixels. Otherwise they are the image's edges, half a pixel further out.
     return (place + 1) * 0.5 * (size - 1) if corners else ((place + 1) * size - 1) * 0.5
 
 
@@ -30,6 +31,7 @@ def _pixel_of(place, size, corners):
 def _mirrored(v, size, corners):
     """Return a pixel that lies in the image, as a mirror at its border shows it."""
     least = 0.0 if corners else -0.5
+    # Mirrors lie at the outermost pixels' centres, or half a pixel beyond them at the image's edge.
     span = size - 1.0 if corners else size * 1.0
     if span <= 0.0:
         return 0.0
@@ -42,6 +44,8 @@ def _mirrored(v, size, corners):
 @helper
 def _held(v, size, padding, corners, taps):
     """Return the pixel that is looked at; cubics go to the border's other side tap by tap instead."""
+    # Zeros are told by the tap, since a point half outside still sees the pixels inside; cubics likewise reach four pixels, each of which
+    # has its own place beyond the border.
     if taps == 4 or padding == 0:
         return v
     if padding == 2:
@@ -55,6 +59,7 @@ def _turn(v, size, padding, corners, taps):
     if taps == 4 or padding == 0:
         return 1.0
     if padding == 1:
+        # At the border the value is held, and does not move with the place.
         return 1.0 if 0.0 < v < size - 1.0 else 0.0
     least = 0.0 if corners else -0.5
     span = size - 1.0 if corners else size * 1.0
@@ -70,6 +75,7 @@ def _first(v, taps):
     """Return the first pixel of those that make a value."""
     if taps == 1:
         r = math.floor(v + 0.5)
+        # Halves go to the even pixel, as rintf does in the original and in PyTorch.
         return r - 1 if v + 0.5 == r and r % 2 else r
     return math.floor(v) - (1 if taps == 4 else 0)
 
@@ -95,6 +101,7 @@ def _weight(d, taps):
     if taps == 2:
         return 1.0 - d
     if d <= 1.0:
+        # Keys' cubic: the first polynomial within a pixel, the second within two; both and their slopes meet at 1.
         return ((KEYS + 2.0) * d - (KEYS + 3.0)) * d * d + 1.0
     return ((KEYS * d - 5.0 * KEYS) * d + 8.0 * KEYS) * d - 4.0 * KEYS
 
@@ -118,6 +125,7 @@ def sample_grid(
     x: Ptr, grid: Ptr, out: Ptr, n: Int, C: Int, D: Int, H: Int, W: Int, places: Int, axes: Int, taps: Int, padding: Int, corners: Int
 ):
     """out[image, c, p] = image c at place p, of so many pixels along each axis; an image without depth has one layer."""
+    # An image without depth runs through the same loops with one layer and no weight along it.
     for e in range(n * places):
         image, p = e // places, e % places
         u = _held(_pixel_of(grid[axes * e], W, corners), W, padding, corners, taps)
@@ -153,6 +161,7 @@ def sample_grid_back(  # noqa: C901 - one loop over places, pixels along each ax
         right, down, deep = 0.0, 0.0, 0.0
         for c in range(C):
             at = (image * C + c) * D * H * W
+            # In double whatever the element type: weights are doubles, and one product in float32 would round twice.
             y = g[(image * C + c) * places + p] * 1.0
             for h in range(taps if axes == 3 else 1):
                 wl, zl = _weight(w - (q + h), taps) if axes == 3 else 1.0, _tap(q + h, D, padding, corners)
@@ -170,6 +179,7 @@ def sample_grid_back(  # noqa: C901 - one loop over places, pixels along each ax
                             if axes == 3:
                                 deep += value * wi * wj * _slope(w - (q + h), taps)
         if wanted & 2:
+            # From pixels back to places from -1 to 1: the derivative of `_pixel_of`.
             dgrid[axes * e] = T(right * _turn(a, W, padding, corners, taps) * 0.5 * (W - 1 if corners else W))
             dgrid[axes * e + 1] = T(down * _turn(b, H, padding, corners, taps) * 0.5 * (H - 1 if corners else H))
             if axes == 3:

@@ -30,6 +30,7 @@ def scale_channels(y: Ptr, scale: Ptr, bias: Ptr, count: Int, channels: Int, pix
 def channel_products(x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, part: Ptr, count: Int, share: Int, pixels: Int, epsilon: Real):
     """part[2 q], part[2 q + 1] = sums of g, and of g times the normalised x, over the pixels of q, a channel of a sample: a warp's."""
     q = first_row()
+    # A warp has one channel of one sample, so scale and bias are read once and not for every pixel.
     while q < count:
         r = q // share
         m, i, end = mean[r], q * pixels + cuda.threadIdx.x, (q + 1) * pixels
@@ -50,6 +51,7 @@ def group_levels(
     part: Ptr, scale: Ptr, variance: Ptr, levels: Ptr, rows: Int, groups: Int, share: Int, pixels: Int, epsilon: Real, weights: Int
 ):
     """levels[2 r], levels[2 r + 1] = what `spread_groups` takes away from all of a group, and for each unit that x is above its mean."""
+    # A group's few channels are summed by one thread: the long sums over pixels were made before.
     for r in range(rows):
         f = rsqrt(variance[r] + epsilon)
         level = T(0)
@@ -93,6 +95,7 @@ def group_norm_cuda(o: Lowering) -> None:
     rows, _, share, pixels = sizes_of(o, x)
     y = o.output("Y")
     moments = [o.output_or_scratch(slot, rows, x.dtype) for slot in ("Mean", "Variance")]
+    # Without weights: a group is a row here, while scale and bias belong to channels, of which a row has several.
     o.call(normalise_rows, x, x, x, y, *moments, rows, share * pixels, o.attrs["epsilon"], 0)
     if weights and x.size:
         o.call(scale_channels, y, scale, bias, rows * share, x.shape[1], pixels, weights)
@@ -106,6 +109,7 @@ def group_norm_grad_cuda(o: Lowering) -> None:
     scale = o.input("Scale") if scaled else x
     rows, groups, share, pixels = sizes_of(o, x)
     if x.size:
+        # The sums of every channel serve two purposes: the gradients of scale and bias, and after weighing those of the whole group.
         part = o.scratch(2 * rows * share, x.dtype)
         o.call(channel_products, x, g, mean, variance, part, rows * share, share, pixels, epsilon)
         if o.has("X@GRAD"):

@@ -17,8 +17,8 @@ from pe_cli.ops.define.traits import FedSizes
 
 
 @helper
-# Pixels outside count as zeros, so that a place on the border fades out.
 def _pixel(x, at, H, W, r, c):
+    # Pixels outside count as zeros, so that a place on the border fades out.
     return x[at + r * W + c] if 0 <= r < H and 0 <= c < W else T(0)
 
 

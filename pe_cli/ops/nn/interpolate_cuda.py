@@ -116,6 +116,7 @@ def resize_nearest_cuda(
 ):
     """One thread per row of the result, or per plane."""
     for e in range(planes if back else planes * OH):
+        # As in resize_linear: forward by rows, backward by planes, whose pixels several rows share.
         for f in range(e * OH if back else e, (e + 1) * OH if back else e + 1):
             r = min(int(down * (f % OH) + rounded), H - 1)
             for j in range(OW):
@@ -134,6 +135,7 @@ def moved_to_pixels(
     C, H, W, OH, OW, K, groups = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y] * g[TAPS_X], g[GROUPS]
     if wanted & 1:
         for e in range(n * C):
+            # q is the offset group of the channel: channels of an image are dealt to groups in runs.
             q, at, P = e // C * groups + e % C // (C // groups), e * H * W, OH * OW
             for i in range(at, at + H * W):
                 dx[i] = T(0)
@@ -141,6 +143,7 @@ def moved_to_pixels(
                 k, p = f // P, f % P
                 y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // g[TAPS_X] * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
                 z = p % OW * g[STRIDE_X] - g[PAD_X] + k % g[TAPS_X] * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
+                # A place a whole pixel outside sees nothing; nearer than that, the pixels inside still count.
                 if y > -1 and z > -1 and y < H and z < W:
                     r, s = math.floor(y), math.floor(z)
                     a, b = T(y - r), T(z - s)

@@ -20,6 +20,7 @@ def _resized(o: Writer, axes: list[int], **how: str) -> None:
 @in_onnx("bilinear_interp", "trilinear_interp")
 def linear_onnx(o: Writer) -> None:
     """Append ONNX's op; a result of one pixel is taken from the first one, as in PyTorch."""
+    # Mode 1 counts from pixels' first corners, which ONNX calls asymmetric.
     by_centres = "pytorch_half_pixel" if o.attrs["align_mode"] == 0 else "asymmetric"
     where = "align_corners" if o.attrs["align_corners"] else by_centres
     _resized(o, list(range(2, len(o.type().shape))), mode="linear", coordinate_transformation_mode=where)
@@ -29,6 +30,7 @@ def linear_onnx(o: Writer) -> None:
 def nearest_onnx(o: Writer) -> None:
     """ONNX's own."""
     corners = o.attrs["align_corners"]
+    # Places halfway between pixels go to the later one, as the op's floor(x + 0.5) does.
     where, rounds = ("align_corners", "round_prefer_ceil") if corners else ("asymmetric", "floor")
     _resized(o, [2, 3], mode="nearest", coordinate_transformation_mode=where, nearest_mode=rounds)
 

@@ -20,17 +20,20 @@ def resize_volume(
     """y = x at other places, between eight elements; with back, x = the sums of the gradient y at the same elements."""
     for plane in range(planes):
         D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
+        # The gradient clears its volume in the same kernel: on CUDA a thread has a whole volume, and no other writes to it.
         if back:
             for p in range(plane * D * H * W, (plane + 1) * D * H * W):
                 x[p] = T(0)
         for e in range(OD * OH * OW):
             k, i, j = e // (OH * OW), e // OW % OH, e % OW
             w, v, u = _source(k, deep, half), _source(i, down, half), _source(j, along, half)
+            # Places of the last elements may lie behind them by rounding.
             q, r, s = min(int(w), D - 1), min(int(v), H - 1), min(int(u), W - 1)
             c, a, b = T(w - q), T(v - r), T(u - s)
             right = min(s + 1, W - 1)
             o = plane * OD * OH * OW + e
             total = T(0)
+            # Weights are products of one share per axis: 1 - c for the nearer slice, c for the next one, and so on.
             for z in range(2):
                 f = c if z else T(1) - c
                 for t in range(2):
@@ -96,6 +99,7 @@ def trilinear_interp(
     return interpolated("trilinear_interp", x, out, [out_d, out_h, out_w], out_size)
 
 
+# One function for both directions: a gradient that computed its places otherwise would not be that of the forward pass.
 def _volumes(o: Lowering, volume: object, made: object, x: tuple[int, ...], y: tuple[int, ...], *, back: bool) -> None:
     corners = o.attrs["align_corners"]
     ratios = [ratio(s, w, corners=corners) for s, w in zip(x[2:], y[2:], strict=True)]

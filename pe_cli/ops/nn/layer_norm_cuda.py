@@ -39,6 +39,8 @@ def normalise_rows_cuda(
         i = at + lane
         while i < at + n:
             d = x[i] - centre
+            # The first mean is rounded, so the distances from it do not sum to 0: their mean corrects it, and the variance as well. That
+            # costs one sum more and saves float64.
             rest += d
             squares += d * d
             i += LANES
@@ -78,6 +80,7 @@ def normalise_rows_back_cuda(
             a += s
             b += s * (x[at + i] - m)
             i += LANES
+        # Both sums in units that the loop below subtracts: the mean of the gradients, and how they go along with x.
         level = warp_sum(a) * share * f
         k = warp_sum(b) * share * f * f * f
         i = int(lane)
@@ -100,6 +103,7 @@ def position_sums(
     x_block, blocks = int(cuda.blockIdx.x), int(cuda.gridDim.x)
     i = x_block * LANES + lane
     there = i < n
+    # The rows of a part are dealt to the block's lines of threads in turn; 32 lanes side by side read 32 positions in one transaction.
     r = share(rows, part, parts) + me
     end = share(rows, part + 1, parts) if there else 0
     a = b = 0.0
@@ -109,6 +113,8 @@ def position_sums(
         b += g[at] * ((x[at] - mean[r]) * rsqrt(variance[r] + epsilon))
         r += DEEP
     keep_columns(first, second, a, b, sums, part * n + i, parts * n, me, lane, there)
+    # The last block of a column of blocks adds up all parts in their order, so that no second launch is needed and no bit depends on which
+    # block came last.
     if last_of_columns(first, second, sums, tickets, each, told, n, n, parts, me, lane, x_block, blocks, part) and me == 0 and there:
         dbias[i] = T(sums[i])
         dscale[i] = T(sums[parts * n + i])

@@ -19,6 +19,7 @@ ORDERS = ("ifog", "igfo", "ifgo")
 
 def _forward_one(x, before, gates, cell, out, at, to, i0, f0, o0, g0, more):
     """One unit of a row: its row of gates, at the unit, begins at `at`, and its cell is at `to`."""
+    # Values of a row are read before any is written: gates may lie where x lies.
     i = sigmoid(x[at + i0])
     f = sigmoid(T(x[at + f0] + T(more)))
     o = sigmoid(x[at + o0])
@@ -40,6 +41,7 @@ def _backward_one(gates, before, cell, dc, dh, dx, dbefore, at, to, i0, f0, o0, 
     g = gates[at + g0]
     bent = tanh(cell[to])
     h = dh[to]
+    # The cell's gradient comes from the next step (dc) and through the output (h).
     c = dc[to] + h * o * (T(1) - bent * bent)
     dx[at + i0] = c * g * i * (T(1) - i)
     dx[at + f0] = c * before[to] * f * (T(1) - f)
@@ -70,6 +72,7 @@ def _backward(
             backward_one(gates, before, cell, dc, dh, dx, dbefore, r * 4 * d + j, r * d + j, i0, f0, o0, g0)
 
 
+# Two kernels are made of one pair of functions, so that CPU and CUDA compute the same expressions in the same order.
 lstm_unit_forward = make_kernel(_forward, f"{__name__}:lstm_unit_forward", apart=True)
 lstm_unit_backward = make_kernel(_backward, f"{__name__}:lstm_unit_backward", apart=True)
 
@@ -79,6 +82,7 @@ def lstm_unit_forward_cuda(
     x: Ptr, before: Ptr, gates: Ptr, cell: Ptr, out: Ptr, rows: Int, d: Int, i0: Int, f0: Int, o0: Int, g0: Int, more: Real
 ):
     """One thread per unit of a row."""
+    # k // d * 3 * d + k is r * 4 d + j for unit j of row r, with one division.
     for k in range(rows * d):
         forward_one(x, before, gates, cell, out, k // d * 3 * d + k, k, i0, f0, o0, g0, more)
 
@@ -158,6 +162,7 @@ def _gradient(o: Lowering, slot: str, like: Buffer) -> Buffer:
     """Return the gradient of an output, zeros where there is none."""
     if o.has(slot):
         return o.input(slot)
+    # Only the cell or only the output may have been used; the kernel takes both.
     zeros = o.scratch(like.size, like.dtype)
     o.call(fill, zeros, like.size, 0.0)
     return zeros

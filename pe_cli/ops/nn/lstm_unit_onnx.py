@@ -14,6 +14,7 @@ def lstm_unit_onnx(o: Writer) -> None:
     width, order = o.type("C_prev").shape[1], o.attrs["order"]
 
     def part(gate: str) -> str:
+        # Fluid's three forms of an LSTM order the gates differently; `order` names them by letter.
         at = order.index(gate) * width
         return o.node("Slice", [o.x(), o.const([at]), o.const([at + width]), o.const([1])])
 
@@ -37,6 +38,7 @@ def _norm(o: Writer, slot: str, to: str | None = None) -> str:
     """Return the norm over all axes but one."""
     rank, dim = len(o.type(slot).shape), o.attrs["dim"]
     axes = [k for k in range(rank) if dim < 0 or k != dim]
+    # With one axis there is nothing to sum over: the norm of a number is its magnitude.
     if not axes:
         return o.node("Abs", [o.x(slot)], to=to)
     return o.node("ReduceL2", [o.x(slot), o.const(axes)], to=to, keepdims=1)
@@ -76,6 +78,7 @@ def _volumes(o: Writer) -> tuple[str, str]:
     """Append a pool of volumes whose windows are told, and return its values and places."""
     a, kind = o.attrs, "MaxPool" if o.attrs.get("pooling_type", "max") == "max" else "AveragePool"
     each = a["paddings"] if len(a["paddings"]) == 6 else [p for p in a["paddings"] for _ in range(2)]
+    # ONNX lists all beginnings before all ends.
     facts = {"kernel_shape": a["ksize"], "strides": a["strides"], "pads": [*each[::2], *each[1::2]], "ceil_mode": int(a["ceil_mode"])}
     if kind == "AveragePool":
         facts["count_include_pad"] = int(not a["exclusive"])
@@ -101,6 +104,7 @@ def _largest_places(o: Writer, counts: list[int]) -> str:
     sizes = o.type().shape[2:]
     flat = o.node("Reshape", [o.x(), o.const([0, 0, -1])])
     numbers, found = np.arange(np.prod(sizes)).reshape(sizes), []
+    # Windows of an adaptive pool differ in size, so each has a table of its places, of which ArgMax picks the first largest.
     for window in np.ndindex(*counts):
         box = tuple(slice(i * s // n, -(-(i + 1) * s // n)) for i, s, n in zip(window, sizes, counts, strict=True))
         table = o.const(numbers[box].ravel())
@@ -127,6 +131,7 @@ def max_pool3d_with_index_onnx(o: Writer) -> None:
     if o.attrs["adaptive"] or o.attrs["global_pooling"]:
         place = _largest_places(o, o.attrs["ksize"] if o.attrs["adaptive"] else [1, 1, 1])
     else:
+        # ONNX counts places through all channels and samples: the remainder by the volume's size is the place within it.
         place = o.node("Mod", [_volumes(o)[1], o.const(int(np.prod(sizes)))])
     if o.wanted("Out"):
         _values(o, place, "Out")
@@ -180,9 +185,12 @@ def deformable_im2col_onnx(o: Writer) -> None:
     moved = o.node("Add", [o.node("Reshape", [o.x("Offset"), o.const([-1, taps, 2, places])]), o.const(still, "X")])
     # pixel p is at (2 p + 1) / size - 1, where images reach from -1 to 1
     size = o.const(np.array([h, w]).reshape(1, 1, 2, 1), "X")
+    # The + 1 and - 1 of the half pixel are folded: (2 p + 1) / size - 1.
     grid = o.node("Div", [o.node("Add", [o.node("Mul", [moved, o.const(2, "X")]), o.const(1, "X")]), size])
     grid = o.node("Transpose", [o.node("Sub", [grid, o.const(1, "X")])], perm=[0, 1, 3, 2])
+    # GridSample takes x before y.
     grid = o.node("Gather", [grid, o.const([1, 0])], axis=3)
+    # Channels of one group share their offsets: each group becomes an image of its own with a grid of its own.
     images = o.node("Reshape", [o.x(), o.const([-1, c // groups, h, w])])
     made = o.node("GridSample", [images, grid], mode="bilinear", padding_mode="zeros", align_corners=0)
     if o.has("Mask"):

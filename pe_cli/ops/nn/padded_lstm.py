@@ -128,6 +128,7 @@ def padded_lstm(
     ):
         raise PeError(f"padded_lstm needs Lengths int64[{batch}], one for each sequence, got {lengths}")
     wide = wide_of(units)
+    # One state more than there are steps: that before the first stands at one end, so a step finds it as it finds all others.
     after = -1 if steps < 0 else steps + 1
     state = x.with_shape(batch, units)
     return (
@@ -183,6 +184,8 @@ class Sizes:
         found = []
         for part, (slot, rows) in enumerate((("WeightIh", self.inputs), ("WeightHh", self.wide))):
             w = o.input(slot)
+            # Units are widened to whole vectors with columns of zeros: their gates stay 0 and cost less than a remainder loop in every
+            # step.
             if self.wide > self.units:
                 given, w = w, o.scratch(rows * row, w.dtype)
                 o.call(widen_weights, given, given.shape[0], rows, self.units, self.wide, w, part=part)
@@ -213,6 +216,7 @@ def padded_lstm_cpu(o: Lowering) -> None:
     if not s.groups:
         return
     if o.has("Lengths"):
+        # Before the steps: a wrong length must not index states.
         o.call(check_lengths, o.input("Lengths"), s.batch, s.steps, STATUS)
     packed, bias = s.weights(transposed=False), s.bias()
     given, optional = s.optional(h0="InitH", c0="InitC", lengths="Lengths")
@@ -245,6 +249,7 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
     row, dtype = 4 * s.wide, s.x.dtype
     count = len(s.groups)
     sizes = {"WeightIh": s.inputs * row, "WeightHh": s.wide * row, "BiasIh": row}
+    # One group that is not widened writes the gradients itself; several have parts, which are added in the order of the groups.
     alone = count == 1 and s.wide == s.units
     direct = {slot: o.output(f"{slot}@GRAD") for slot in ("WeightIh", "WeightHh") if alone and o.has(f"{slot}@GRAD")}
     parts = {slot: direct.get(slot) or o.scratch(max(1, count) * n, dtype) for slot, n in sizes.items()}
@@ -252,6 +257,8 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
         packed = s.weights(transposed=True)
         told = o.scratch(count * TOLD, "int64")
         o.call(nothing_told, told, count, part=len(packed))
+        # Groups share the last of their products and tell each other by `told` how far they are: it has to be cleared before any of them
+        # begins.
         o.wait()
         given, (lengths, *optional) = s.optional(
             lengths="Lengths", dout="Out@GRAD", dlast_h="LastH@GRAD", dlast_c="LastC@GRAD"
@@ -296,6 +303,7 @@ def padded_lstm_onnx(o: Writer) -> None:
     for slot in ("WeightIh", "WeightHh"):
         turned = _gates(o, o.node("Transpose", [o.x(slot)], perm=[1, 0]), 0)
         names.append(o.node("Unsqueeze", [turned, first]))
+    # ONNX adds two biases to each gate, as the op does; one that is missing is 0.
     zero = o.const(np.zeros(4 * units), "Input")
     biases = [_gates(o, o.x(slot), 0) if o.has(slot) else zero for slot in ("BiasIh", "BiasHh")]
     names.append(o.node("Unsqueeze", [o.node("Concat", biases, axis=0), first]))

@@ -27,6 +27,7 @@ def begin(g, axis, i):
 def end(g, axis, i):
     """Return the position after the last one of window i along an axis."""
     if g[ADAPTIVE]:
+        # Rounded outwards: neighbouring adaptive windows may share a position, and none is left out.
         return ((i + 1) * g[axis] + g[OUT + axis] - 1) // g[OUT + axis]
     return min(i * g[STRIDE + axis] - g[BEFORE + axis] + g[TAPS + axis], g[axis])
 
@@ -34,6 +35,7 @@ def end(g, axis, i):
 @helper
 def _whole(g, axis, i):
     """Return the length of window i along an axis, padding included."""
+    # Padding counts as long as it was asked for: with ceil_mode the last window may reach beyond it, and that part does not.
     first = i * g[STRIDE + axis] - g[BEFORE + axis]
     return min(first + g[TAPS + axis], g[axis] + g[BEHIND + axis]) - first
 
@@ -57,6 +59,8 @@ def volume_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int, largest: Int):
                 c, d = begin(g, 1, j), end(g, 1, j)
                 for k in range(OW):
                     e, f = begin(g, 2, k), end(g, 2, k)
+                    # Both the largest value and the sum are made, as the loop is bound by reading; which of them is kept is decided at the
+                    # end.
                     best = x[((v * D + a) * H + c) * W + e]
                     total = 0.0
                     for r in range(a, b):
@@ -64,6 +68,7 @@ def volume_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int, largest: Int):
                             at = ((v * D + r) * H + s) * W
                             for t in range(at + e, at + f):
                                 total += x[t]
+                                # "Not less" is false for a NaN, which so becomes the best, and then stays.
                                 best = best if (best >= x[t] or best != best) else x[t]
                     mean = T(total / _count(g, i, j, k, a, b, c, d, e, f))
                     y[((v * OD + i) * OH + j) * OW + k] = best if largest else mean
@@ -90,6 +95,7 @@ def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest
                             at = ((v * D + r) * H + s) * W
                             for t in range(at + e, at + f):
                                 if largest:
+                                    # The first value that equals the largest gets the whole gradient: `left` is 0 for all others.
                                     if x[t] == y[o] or x[t] != x[t]:
                                         dx[t] += left
                                         left = T(0)
@@ -202,6 +208,7 @@ def _places(size: int, taps: int, stride: int, before: int, after: int, ceil_mod
     if rest < 0:
         return 0
     out = (rest + stride - 1 if ceil_mode else rest) // stride + 1
+    # A window that would begin behind the volume and its front padding has nothing but padding, and is left out.
     return out - 1 if ceil_mode and (out - 1) * stride >= size + before else out
 
 

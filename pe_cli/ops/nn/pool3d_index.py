@@ -23,6 +23,7 @@ def largest_places(x: Ptr, y: Ptr, where: PtrI32, g: PtrI64, n: Int):
             a, b = begin(g, 0, i), end(g, 0, i)
             c, d = begin(g, 1, j), end(g, 1, j)
             e, f = begin(g, 2, k), end(g, 2, k)
+            # Begins with the window's first element, so that a window of minus infinities has a place too.
             found = (a * H + c) * W + e
             best = x[v * D * H * W + found]
             for r in range(a, b):
@@ -30,6 +31,7 @@ def largest_places(x: Ptr, y: Ptr, where: PtrI32, g: PtrI64, n: Int):
                     for t in range(e, f):
                         p = (r * H + s) * W + t
                         value = x[v * D * H * W + p]
+                        # "Not at most" is true for a NaN, which then stays: the best is no longer equal to itself.
                         if best == best and not value <= best:
                             best = value
                             found = p
@@ -40,6 +42,7 @@ def largest_places(x: Ptr, y: Ptr, where: PtrI32, g: PtrI64, n: Int):
 @kernel
 def largest_places_back(dy: Ptr, where: PtrI32, dx: Ptr, n: Int, inside: Int, places: Int):
     """dx = the sums of the gradients of the windows that an element was the largest of."""
+    # Windows may overlap: a volume is one thread's, which adds in the order of windows.
     for v in range(n):
         for q in range(v * inside, (v + 1) * inside):
             dx[q] = T(0)
@@ -119,6 +122,7 @@ def max_pool3d_with_index_grad_cpu(o: Lowering) -> None:
 # --- what stands at given places: the gradient of the gradient of a pool of the largest values ---------------------------
 
 
+# Places come from the forward op, which wrote them inside the volume.
 @kernel
 def values_there(x: Ptr, where: PtrI32, y: Ptr, n: Int, inside: Int, places: Int):
     """y = the elements of n volumes at places in them."""

@@ -26,7 +26,9 @@ def attend_ranks(x: Ptr, ranks: PtrI32, param: Ptr, out: Ptr, n: Int, rows: Int,
         r = i // size
         j = i - r * size
         at = r * (2 * most + 1)
+        # Times 1 widens what is stored as int32 to the kernels' int64, in which places are computed.
         own = ranks[at] * 1
+        # Each row is reported once, by the first of its numbers.
         if j == 0 and own > most:
             report(status, r, own, most + 1)
         total = T(0)
@@ -38,6 +40,7 @@ def attend_ranks(x: Ptr, ranks: PtrI32, param: Ptr, out: Ptr, n: Int, rows: Int,
                     if j == 0:
                         report(status, r, other if other > most else row, most + 1 if other > most else rows)
                 else:
+                    # Weights of two ranks are [width, size] blocks, one below the other.
                     begin = ((own - 1) * most + other - 1) * width
                     for a in range(width):
                         total += x[row * width + a] * param[(begin + a) * size + j]
@@ -47,6 +50,7 @@ def attend_ranks(x: Ptr, ranks: PtrI32, param: Ptr, out: Ptr, n: Int, rows: Int,
 @kernel
 def attend_ranks_back(x: Ptr, ranks: PtrI32, g: Ptr, dparam: Ptr, n: Int, rows: Int, width: Int, size: Int, most: Int):
     """dparam = for every row of the weights of two ranks the sum of what was multiplied with it."""
+    # Each row of the weights looks for the pairs that used it: no two threads add to one number.
     for i in range(n):
         both = i // width
         a = i - both * width
@@ -59,6 +63,7 @@ def attend_ranks_back(x: Ptr, ranks: PtrI32, g: Ptr, dparam: Ptr, n: Int, rows: 
             if ranks[at] == own:
                 for k in range(most):
                     row = ranks[at + 2 * k + 2] * 1
+                    # Rows that forward reported do not come here; the check keeps a gradient of other ranks inside memory.
                     if ranks[at + 2 * k + 1] == other and 0 <= row < rows:
                         share = x[row * width + a]
                         for j in range(size):

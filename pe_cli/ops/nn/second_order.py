@@ -21,6 +21,7 @@ linear("lookup_table_v2", "W", inputs="Ids", changed={"is_sparse": False})
 @second("dropout")
 def _dropout(r: Again) -> None:
     """The mask is a constant that the gradient is multiplied by, either way."""
+    # In a test there is no mask, and the gradient is a constant factor.
     inputs = {"Mask": r.op.inputs["Mask"], "Out@GRAD": r.grad("X@GRAD")} if r.op.inputs.get("Mask") else {"Out@GRAD": r.grad("X@GRAD")}
     r.given.append((r.input("Out@GRAD"), r.back("dropout_grad", inputs, "X@GRAD", r.of("X@GRAD"), r.attrs)))
 
@@ -39,11 +40,14 @@ def _pool(r: Again) -> None:
     if r.attrs["pooling_type"] == "avg":
         r.given.append((g, r.one(kind, {"X": v}, r.attrs)))
         return
+    # The places of the largest are computed once more instead of being kept by the pool: gradients of gradients are rare, and the mask
+    # would cost every training step.
     attrs = {name: r.attrs[name] for name in ("ksize", "strides", "paddings", "global_pooling", "ceil_mode")}
     if kind == "pool3d":
         mask = _places_of_largest(r, x, {**attrs, "adaptive": r.attrs["adaptive"]})
         r.given.append((g, r.one("values_at_places", {"X": v, "Mask": mask})))
         return
+    # Images are volumes of one layer here, so that one op of places serves both.
     deep = {"ksize": [1, *attrs["ksize"]], "strides": [1, *attrs["strides"]], "paddings": [0, *attrs["paddings"]]}
     last = r.attrs["data_format"] == "NHWC"
 
@@ -97,6 +101,8 @@ def _log_softmax(r: Again) -> None:
 
 def _moments(r: Again, x: str, over: Mapping[str, Any], epsilon: float) -> tuple[str, str]:
     """Return x with mean 0 and variance 1 over axes, and 1 / its deviation."""
+    # Written with plain ops, since a gradient of a gradient differentiates through the moments too, which the fused op's gradient does not
+    # show.
     centred = r.one("elementwise_sub", {"X": x, "Y": r.one("reduce_mean", {"X": x}, over)})
     variance = r.one("reduce_mean", {"X": r.one("square", {"X": centred})}, over)
     inverse = r.one("rsqrt", {"X": r.scaled(variance, 1.0, epsilon)})
@@ -157,6 +163,7 @@ def _batch_norm(r: Again) -> None:
     over = {"dim": [i for i in range(axes) if i != channel], "keep_dim": True}
     fixed = r.attrs["is_test"] or r.attrs["use_global_stats"]
     at = {"axis": channel}
+    # The saved moments depend on X as well; that dependence is in the ops below, so as inputs they are constants.
     r.constants |= {r.input("SavedMean"), r.input("SavedVariance")}
     if fixed:
         centred = r.one("elementwise_sub", {"X": x, "Y": r.input("SavedMean")}, at)

@@ -20,8 +20,10 @@ def focus(x: Ptr, out: Ptr, taken: PtrI64, g: PtrI64, indexes: PtrI64, count: In
         for i in range(b * whole, (b + 1) * whole):
             out[i] = T(0)
         for q in range(count):
+            # Rows and columns that an element was taken from, for one slice of one sample.
             for r in range(R + C):
                 taken[b * (R + C) + r] = 0
+            # As many elements as the smaller side has: every one uses up a row and a column.
             for _ in range(min(R, C)):
                 found = -1
                 best = T(0)
@@ -86,6 +88,7 @@ def similarity_focus_cpu(o: Lowering) -> None:
     x, axis, indexes = o.input("X"), o.attrs["axis"], o.attrs["indexes"]
     if not x.size:
         return
+    # The slice's two axes may be any two of three, so the kernel gets sizes and steps and knows no axis.
     steps = [product(x.shape[i + 1 :]) for i in range(4)]
     rows, columns = (i for i in (1, 2, 3) if i != axis)
     sizes = x.shape[rows], x.shape[columns], x.shape[axis], steps[0]

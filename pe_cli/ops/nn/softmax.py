@@ -20,6 +20,8 @@ from pe_cli.ops.define.traits import Bounded, InPlace, RowWise, ToProbabilities
 
 #: Exponentials between two requests for what comes later.
 PIECE = 256
+#: Finite logits further below the largest one count as if they were so far below: none has the probability 0, whose logarithm is infinite.
+LEAST = -64.0
 
 
 @intrinsic("T", "T", "T")
@@ -27,6 +29,12 @@ def larger(env: Any, args: list[Any]) -> Any:
     """Return the larger of two numbers, NaN where one is; unlike a comparison it vectorises in a running maximum."""
     suffix = "f32" if env.dtype == "float32" else "f64"
     return env.builder.call(env.function(f"llvm.maximum.{suffix}", env.element, [env.element] * 2), args)
+
+
+@helper
+def bounded(d):
+    """Return a logit less the largest one, LEAST at least; one of minus infinity stays impossible."""
+    return d if d == T(-math.inf) else larger(d, T(LEAST))
 
 
 @helper
@@ -40,7 +48,7 @@ def row_max(x, at, n):
 
 @helper
 def row_exp(x, out, at, n, m, ahead):
-    """Write exp(x - m) to out, which may be x, and return its sum, in chunks that are added in float64.
+    """Write exp(bounded(x - m)) to out, which may be x, and return its sum, in chunks that are added in float64.
 
     ahead: whether what comes later is asked for meanwhile.
     """
@@ -58,10 +66,10 @@ def row_exp(x, out, at, n, m, ahead):
                 prefetch_run(out, piece + DISTANCE, size)
             if address(x) == address(out):
                 for j in range(piece, stop):
-                    out[j] = exp(out[j] - m)
+                    out[j] = exp(bounded(out[j] - m))
             else:
                 for j in range(piece, stop):
-                    out[j] = exp(x[j] - m)
+                    out[j] = exp(bounded(x[j] - m))
         part = T(0)
         for j in range(begin, end):
             part += out[j]
@@ -83,8 +91,8 @@ def softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
 
 @kernel
 def log_softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
-    # At a size that no cache holds, the kernel asks for memory ahead of itself; below it, asking costs more than it saves.
     """Logarithm of the softmax of contiguous rows; out is not x."""
+    # At a size that no cache holds, the kernel asks for memory ahead of itself; below it, asking costs more than it saves.
     ahead = is_large(rows * n)
     for r in range(rows):
         at = r * n
@@ -112,7 +120,7 @@ def softmax_across(  # noqa: C901 (plain loops)
         for k in range(n):
             at = start + k * inner
             for i in range(inner):
-                total[i] += exp(x[at + i] - top[i])
+                total[i] += exp(bounded(x[at + i] - top[i]))
         for i in range(inner):
             total[i] = top[i] + log(total[i]) if logarithm else T(1) / total[i]
         for k in range(n):
@@ -122,7 +130,7 @@ def softmax_across(  # noqa: C901 (plain loops)
                     out[at + i] = x[at + i] - total[i]
             else:
                 for i in range(inner):
-                    out[at + i] = exp(x[at + i] - top[i]) * total[i]
+                    out[at + i] = exp(bounded(x[at + i] - top[i])) * total[i]
 
 
 @helper
@@ -213,7 +221,7 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 
-    Out_j = exp(X_j - m) / sum_k exp(X_k - m),  m = max_k X_k
+    Out_j = exp(D_j) / sum_k exp(D_k),  D_j = max(X_j - m, -64),  m = max_k X_k
 
     Args:
         X: any shape with at least one axis, float32 or float64; logits, in nats.
@@ -226,7 +234,8 @@ def softmax(x: TensorType, *, axis: int) -> TensorType:
         PeError: X has no such axis, or it is empty.
 
     Source:
-        fluid.layers.softmax; Bridle 1990, eq. 4. Subtracting m changes no value; it prevents overflow.
+        fluid.layers.softmax; Bridle 1990, eq. 4. Subtracting m changes no value; it prevents overflow. The bound is that of PaddlePaddle's
+        CPU kernel: cross_entropy of a probability stays finite, and so does its gradient. Minus infinity keeps the probability 0.
     """
     axis_with_elements("softmax", x, axis)
     return x

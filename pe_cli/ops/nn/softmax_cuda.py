@@ -11,6 +11,7 @@ from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.softmax import (
+    bounded,
     larger,
     log_softmax,
     log_softmax_back,
@@ -29,9 +30,9 @@ def _larger(a, b):
 
 
 @helper
-# Five exchanges between lanes: after each, twice as many lanes know the largest of what they have met.
 def warp_max(value):
     """Return the largest of the lanes, NaN where one is."""
+    # Five exchanges between lanes: after each, twice as many lanes know the largest of what they have met.
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 16))
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 8))
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 4))
@@ -61,7 +62,7 @@ def softmax_rows_cuda(x: Ptr, out: Ptr, rows: Int, n: Int):
         total = T(0)
         j = first
         while j < end:
-            e = exp(x[j] - m)
+            e = exp(bounded(x[j] - m))
             # Written at once, though not yet divided: reading it again costs less than a second exp.
             out[j] = e
             total += e

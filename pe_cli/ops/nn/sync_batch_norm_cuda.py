@@ -64,8 +64,10 @@ def share_sums(sums: PtrF64, inverse: Ptr, dscale: Ptr, dbias: Ptr, channels: In
 def _joined(o: Lowering, channels: int, step: Any, n: int) -> Buffer | Offset:
     """Append the calls that join the sums of all devices in their order, and return where the result is."""
     total: Buffer | Offset
+    # One after the other in the order of devices, never as a tree: every device computes the same bits.
     total, *others = every_device(o.inputs("Sums"), channels)
     for other in others:
+        # A buffer of its own for each step: threads of one channel still read the counts of the last one.
         made = o.scratch(2 * channels + 1, "float64")
         o.call(step, total, other, made, n)
         total = made

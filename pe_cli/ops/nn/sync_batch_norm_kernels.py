@@ -11,6 +11,7 @@ from pe_cli.kernels.math.moments import join
 def channel_moments(x: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int, last: Int):
     """Write each channel's mean, its sum of squared distances from that, and at the end the count."""
     count = samples * size
+    # NHWC has a channel's elements `channels` apart, NCHW side by side.
     along, across = (channels, 1) if last else (1, size)
     for c in range(2 * channels):
         sums[c] = 0.0
@@ -20,12 +21,14 @@ def channel_moments(x: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int
             for i in range(start, start + size * along, along):
                 sums[c] += x[i]
     for c in range(channels):
+        # Two passes, mean first: the difference of mean squares would cancel where a mean is much larger than its spread.
         sums[c] = sums[c] / count if count > 0 else 0.0
     for s in range(samples):
         for c in range(channels):
             start = s * channels * size + c * across
             for i in range(start, start + size * along, along):
                 sums[channels + c] += (x[i] - sums[c]) ** 2
+    # Devices may have different numbers of samples, so the count travels with the moments.
     sums[2 * channels] = count
 
 
@@ -49,8 +52,10 @@ def join_moments(
         mean, squares, count = first[c], first[channels + c], first[2 * channels]
         for k in range(1, devices):
             sums = pointer_f64(tables[k])
+            # A device without samples has no moments: a mean of 0 would pull the others down.
             if sums[2 * channels] == 0.0:
                 continue
+            # Pairwise join by Chan et al. 1979, always in the order of devices: every device computes the same bits for itself.
             mean, squares = join(count, mean, squares, sums[2 * channels], sums[c], sums[channels + c])
             count += sums[2 * channels]
         finish(
@@ -94,6 +99,7 @@ def channel_gradient_sums(
                 sums[c] += g[i]
                 sums[channels + c] += g[i] * (x[i] - mean[c])
     sums[2 * channels] = samples * size
+    # A device's own sums, as every parameter's gradient is; they are added up with those of other devices later.
     for c in range(channels):
         dbias[c] = T(sums[c])
         dscale[c] = T(sums[channels + c] * inverse[c])
@@ -105,6 +111,8 @@ def join_gradient_sums(tables: PtrI64, devices: Int, inverse: Ptr, dscale: Ptr, 
     total = 0.0
     for k in range(devices):
         total += pointer_f64(tables[k])[2 * channels]
+    # The kernel that follows divides by this device's count, and the mean has to be over all devices: the totals are scaled by the ratio
+    # here.
     share = count / total if total > 0 else 0.0
     for c in range(channels):
         bias = 0.0

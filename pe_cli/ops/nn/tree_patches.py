@@ -38,6 +38,7 @@ def link_nodes(
             places[at + v] = 0
             kids[at + v] = 0
         real = 0
+        # A row with a 0 ends the list of edges, but the original counts nodes by all rows without 0.
         for e in range(s * count, (s + 1) * count):
             real += 1 if edges[2 * e] != 0 and edges[2 * e + 1] != 0 else 0
         real += 1
@@ -48,6 +49,7 @@ def link_nodes(
             v = edges[2 * e + 1] * 1
             if u == 0 or v == 0:
                 goes_on = 0
+            # Edges behind the first row with a 0 are padding.
             if goes_on == 1:
                 highest = max(u, v)
                 lowest = min(u, v)
@@ -57,6 +59,7 @@ def link_nodes(
                     no_tree(status, s, v)
                 else:
                     parents[at + v - 1] = u - 1
+                    # Children are numbered in the order of their edges, which is from left to right.
                     places[at + v - 1] = kids[at + u - 1]
                     kids[at + u - 1] += 1
 
@@ -66,6 +69,7 @@ def find_rings(parents: PtrI64, batch: Int, nodes: Int, depth: Int, status: Stat
     """Report the nodes that are up to `depth` edges below themselves."""
     for s in range(batch):
         at = s * nodes
+        # Following parents more than `depth` edges up is what the sums would do: longer rings do not matter to them and cost nothing here.
         for v in range(nodes):
             above = parents[at + v]
             for _ in range(depth):
@@ -85,6 +89,7 @@ def _left(parents, places, kids, at, v, d, depth):
     """Return the share of the weights for the left of node v at d edges below the top."""
     above = parents[at + v]
     many = kids[at + above] if above >= 0 else 1
+    # An only child stands in the middle.
     along = T(0.5) if many < 2 else T(places[at + v]) / T(many - 1)
     return (T(1) - _top(d, depth)) * along
 
@@ -98,6 +103,7 @@ def add_patches(
         at = s * nodes
         for j in range(at * width * 3, (at + nodes) * width * 3):
             out[j] = T(0)
+        # From every node up, not from every node down: parents are one number for each node, children a list.
         for v in range(known[s]):
             u = v
             for d in range(depth):
@@ -119,6 +125,7 @@ def add_patches_by_column(
     x: Ptr, parents: PtrI64, places: PtrI64, kids: PtrI64, known: PtrI64, out: Ptr, batch: Int, nodes: Int, width: Int, depth: Int
 ):
     """The same sums in the same order, a thread for each column of a sample."""
+    # Nodes of one tree add to the same ancestors, so a thread has a column of all of them, and goes in the CPU's order.
     for i in range(batch * width):
         s = i // width
         f = i - s * width
@@ -147,6 +154,7 @@ def add_patches_back(
     g: Ptr, parents: PtrI64, places: PtrI64, kids: PtrI64, known: PtrI64, dx: Ptr, rows: Int, nodes: Int, width: Int, depth: Int
 ):
     """dx[s, v, f] = the gradients of the sums that x[s, v, f] is in: those of v and of the nodes above it."""
+    # Here each row is written by itself alone, and the rows are all threads' to share.
     for r in range(rows):
         s = r // nodes
         at = s * nodes

@@ -22,6 +22,7 @@ def columns(x: Ptr, out: Ptr, g: PtrI64, planes: Int):
     """out[plane, tap, place] = the pixel of the plane under a tap of a window, 0 outside."""
     for plane in range(planes):
         H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[5]
+        # Taps outside, places inside: the inner loop writes in order, and reads in order at stride 1.
         for k in range(KH * KW):
             for i in range(OH):
                 r = i * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y]
@@ -34,6 +35,7 @@ def columns(x: Ptr, out: Ptr, g: PtrI64, planes: Int):
 @kernel
 def columns_back(d: Ptr, dx: Ptr, g: PtrI64, planes: Int):
     """dx[plane] = the sums of d over the windows that see a pixel."""
+    # One plane has all windows that see a pixel, so planes are what threads share out.
     for plane in range(planes):
         H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[5]
         for p in range(plane * H * W, (plane + 1) * H * W):
@@ -99,6 +101,7 @@ def unfold(x: TensorType, *, kernel_sizes: list[int], strides: list[int], paddin
 
 def _windows(shape: tuple[int, ...], taps: list[int], strides: list[int], paddings: list[int], gaps: list[int]) -> list[int]:
     """Return rows and columns of windows: -1 where the size is not known, -2 where none fits."""
+    # -2 marks that no window fits at all: `or -2` keeps the size 0 apart from -1, which means that the size is not known.
     each = zip(shape[2:], taps, strides, (paddings[0] + paddings[2], paddings[1] + paddings[3]), gaps, strict=True)
     return [-1 if s < 0 else max((s + p - d * (k - 1) - 1) // st + 1, -2) or -2 for s, k, st, p, d in each]
 

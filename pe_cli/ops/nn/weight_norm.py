@@ -65,6 +65,7 @@ def scale_except(v: Ptr, g: Ptr, squares: PtrF64, out: Ptr, outer: Int, n: Int, 
     for o in range(outer):
         for k in range(n):
             at = (o * n + k) * inner
+            # One division and one root per index, not per element.
             f = T(g[k] / squares[k] ** 0.5)
             for i in range(at, at + inner):
                 out[i] = v[i] * f
@@ -84,6 +85,7 @@ def directions_back(v: Ptr, g: Ptr, dw: Ptr, squares: PtrF64, dots: PtrF64, dv: 
         for k in range(n):
             at = (o * n + k) * inner
             f = T(g[k] / squares[k] ** 0.5)
+            # The part of the gradient along the direction changes nothing, as only the direction counts; it is taken away.
             along = T(dots[k] / squares[k])
             for i in range(at, at + inner):
                 dv[i] = f * (dw[i] - v[i] * along)
@@ -228,6 +230,7 @@ def weight_norm_grad_cpu(o: Lowering) -> None:
     """Norms and products with the weight's gradient, from which both follow."""
     v, dw = o.input("V"), o.input("W@GRAD")
     sizes = _sizes(v.shape, o.attrs["dim"])
+    # Two sums over the weight give everything: ||v||^2 and v dw. The elements are read once more to write dv.
     squares, dots = _products(o, v, v), _products(o, v, dw)
     if o.has("G@GRAD"):
         o.call(lengths_back, squares, dots, o.output("G@GRAD"), sizes[1])

@@ -50,6 +50,7 @@ def distributed_lookup_table(
         fluid.DistributeTranspiler of PaddlePaddle 1.8.
     """
     del table_names, height_sections, endpoints, trainer_id, padding_idx
+    # The first version takes ids [..., 1] and leaves that axis out; the second one keeps all axes.
     cut = lookup_table_version == "lookup_table"
     for each in ids:
         if cut and (not each.shape or each.shape[-1] not in (1, -1)):

@@ -23,6 +23,7 @@ def _two_levels(name: str, given: Leveled) -> tuple[NDArray[np.int64], NDArray[n
         PeError: there is one level, or there are more than two.
     """
     rows = len(given.array)
+    # Plain rows, as the first step feeds them, are hypotheses of one sample: both levels then follow from their number.
     lod = given.lod or ([0, rows], range(rows + 1))
     if len(lod) != 2:
         hint = "feed the first ids and scores with two levels: samples, and sequences of each"
@@ -94,6 +95,8 @@ def beam_search_host(run: HostRun) -> dict[str, list[Leveled]]:
     attrs = run.attrs
     given = next((v for slot in ("scores", "ids") for v in run.values.get(slot, ()) if v.lod), run.values["scores"][0])
     samples, sequences = _two_levels("beam_search", given)
+    # With level 0 a sample is a group of hypotheses, whose rows the inner level counts; with level 1 every hypothesis is a sample of its
+    # own.
     starts = sequences[samples] if attrs["level"] == 0 else sequences
     pre_ids, pre_scores, scores = (run.one(slot) for slot in ("pre_ids", "pre_scores", "scores"))
     pre_ids, pre_scores = pre_ids.ravel(), pre_scores.ravel()
@@ -101,6 +104,8 @@ def beam_search_host(run: HostRun) -> dict[str, list[Leveled]]:
         message = f"beam_search: {starts[-1]} sequences, but {len(scores)} scores and {len(pre_ids)} pre_ids"
         raise PeError(message, hint="one row for every sequence", code=ExitCode.DATA)
     ids = run.one("ids") if run.values.get("ids") else np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    # Chosen continuations are filed under the hypothesis that they continue, because the inner level of the result says how many each one
+    # has. `beam_search_decode` finds its way back by those counts alone.
     found: list[list[tuple[Any, int, Any]]] = [[] for _ in pre_ids]
     for begin, end in itertools.pairwise(starts):
         for item in _best(range(begin, end), pre_ids, pre_scores, ids, scores, attrs):
@@ -126,6 +131,8 @@ def _best(rows: range, pre_ids: Any, pre_scores: Any, ids: Any, scores: Any, att
         items += [(s, row, i) for s, i in zip(own, ids[row], strict=True)]
     # Of equal scores the later sequence goes first, so that the order is the same on every run.
     best = sorted(items, key=lambda item: (-item[0], -item[1]))[: attrs["beam_size"]]
+    # Where all the best hypotheses ended in an earlier step, nothing can change any more. Without rows of this sample a loop over steps
+    # that asks `is_empty` can end.
     ended = all(i == attrs["end_id"] and pre_ids[row] == attrs["end_id"] for _, row, i in best)
     return [] if ended else best
 
@@ -182,6 +189,7 @@ def beam_search_decode_host(run: HostRun) -> dict[str, list[Leveled]]:
         lod[0].append(lod[0][-1] + len(sentences))
         for found, own in sentences:
             lod[1].append(lod[1][-1] + len(found))
+            # Ids were collected from the last step to the first.
             words += found[::-1]
             marks += own[::-1]
     return {
@@ -196,6 +204,7 @@ def _traced(steps: Sequence[tuple[Any, ...]], sample: int, end_id: int) -> list[
     places: list[int] = []
     for ids, scores, samples, sequences in reversed(steps):
         first, last = samples[sample], samples[sample + 1]
+        # The last step has the rows of all hypotheses that are still alive; each earlier step only those that some of these came through.
         if not places:
             places = list(range(sequences[first], sequences[last]))
             found = [([], []) for _ in places]

@@ -173,6 +173,7 @@ def crf_best(
         for back in range(size):
             t = size - 1 - back
             r = (begin + t) * n
+            # Row 1 of the transitions holds the scores of ending with a tag, which count for the last row alone.
             if back == 0:
                 for k in range(1, n):
                     if score[r + k] + w[n + k] > score[r + tag] + w[n + tag]:
@@ -296,6 +297,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
     dw = o.output_or_scratch("Transition@GRAD", w.size, x.dtype)
     for out in (dx, dw):
         o.call(fill, out, out.size, 0.0, dtype=x.dtype)
+    # The kernel adds to dw; in dx it never visits the rows behind the end of a sequence in a block, whose gradient is this 0.
     n = x.shape[-1]
     g, work = o.input("LogLikelihood@GRAD"), o.scratch(3 * n, x.dtype)
     o.call(crf_backward, g, x, w, o.input("Label"), o.input("Alpha"), bounds, dx, dw, work, count, high, n, 0)

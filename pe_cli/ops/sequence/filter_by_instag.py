@@ -89,12 +89,14 @@ def filter_by_instag_host(run: HostRun) -> dict[str, list[Leveled]]:
     wanted = np.isin(tags, run.one("Filter_tag"))
     kept = [pair for pair, (a, b) in zip(pairwise(samples), pairwise(owners), strict=True) if wanted[a:b].any()]
     if not kept:
+        # The original never hands on an empty tensor: a row that counts 0 in the loss stands for "nothing was kept".
         out = np.full((1, ins.shape[1]), run.attrs["out_val_if_empty"], ins.dtype)
         weight, places, ends = np.zeros((1, 1), "float32"), np.array([[0, 0, 1]], "int64"), [0, 1]
     else:
         out = np.concatenate([ins[a:b] for a, b in kept])
         ends = offsets_of([b - a for a, b in kept]).tolist()
         weight = np.ones((len(kept), 1), "float32")
+        # `ends` has one number more than there are samples, the end of the last; zip leaves it out.
         places = np.array([[at, a, b - a] for at, (a, b) in zip(ends, kept, strict=False)], "int64")
     each = (list(range(len(places) + 1)),)
     return {"Out": [Leveled(out, (ends,))], "LossWeight": [Leveled(weight, each)], "IndexMap": [Leveled(places, each)]}

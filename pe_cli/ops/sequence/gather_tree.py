@@ -29,6 +29,7 @@ def follow_beams(ids: Ptr, parents: Ptr, out: Ptr, count: Int, steps: Int, beams
             at = (steps - 1 - back) * count
             out[at + i] = ids[at + first + beam]
             beam = parents[at + first + beam]
+            # Checked after the id was written and before `beam` is used as an index: a wrong parent must not read another sample's memory.
             if beam < 0 or beam >= beams:
                 status[1] = i
                 status[2] = beam
@@ -94,11 +95,13 @@ also_on_cuda(gather_tree)
 @in_onnx("gather_tree")
 def gather_tree_onnx(o: Writer) -> None:
     """Steps from the last to the first; the state is the beam that each goes back to."""
+    # The scan over steps goes backward (direction 1), and so does its output: row t of the result is step t again.
     ids, inside = o.type("Ids").computed, o.inside()
     row, state = ids.with_shape(*ids.shape[1:]), TensorType(ids.shape[1:], "int64")
     (came, chosen, parents) = (inside.fresh() for _ in range(3))
     found = inside.node("GatherElements", [chosen, came], axis=1)
     before = inside.node("Cast", [inside.node("GatherElements", [parents, came], axis=1)], to_=element_type("int64"))
+    # What a scan hands on is the state first and then what is collected: `before` becomes `came` of the next step, `found` is a row of Out.
     body = inside.body([(came, state), (chosen, row), (parents, row)], [(before, state), (found, row)])
     sizes = o.node("Shape", [o.x("Ids")])
     beams = o.node("Slice", [sizes, o.const([2]), o.const([3])])

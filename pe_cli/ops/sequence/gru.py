@@ -47,6 +47,7 @@ def gru_forward(
     for t in range(steps):
         begin = begins[t]
         m = begins[t + 1] - begin
+        # The longest sequences come first, so the m sequences of this step are the first m rows of the step before.
         old = states + SIZE * begins[t - 1] * d if t > 0 else before
         for p in range(m):
             row = order[begin + p] * wide
@@ -65,6 +66,8 @@ def gru_forward(
                     v = pointer(at + SIZE * p * wide)
                     h = pointer(old + SIZE * p * d)
                     out = pointer(product + SIZE * p * d)
+                    # The reset gate weighs the old state before the product, as in the first paper; so the candidate's product cannot be
+                    # joined with that of the gates (cuDNN's form weighs after it and could).
                     for j in range(d):
                         out[j] = v[d + j] * h[j]
         for p in range(m):
@@ -72,6 +75,7 @@ def gru_forward(
             h = pointer(old + SIZE * p * d)
             out = pointer(states + SIZE * (begin + p) * d)
             for j in range(d):
+                # Both forms are u a + (1 - u) b with one multiplication instead of two.
                 if origin:
                     out[j] = v[2 * d + j] + v[j] * (h[j] - v[2 * d + j])
                 else:
@@ -91,6 +95,8 @@ def gru_backward(
     """
     wide = 3 * d
     zero_rows(address(dh), count * d)
+    # States before each step are gathered from the states after them, instead of being kept by the forward pass: that saves rows times
+    # width numbers between the passes.
     rows_before(address(hidden), address(h0), has_first, order, begins, ranks, steps, d, address(old))
     for back in range(steps):
         t = steps - 1 - back
@@ -103,6 +109,8 @@ def gru_backward(
             q = (begin + p) * d
             y = (begin + p) * wide
             for j in range(d):
+                # A sequence that is shorter than others joins at its own last step; until then nobody has written to its row of dh, which
+                # is 0.
                 total = dh[p * d + j] + g[row + j]
                 u = gates[y + j]
                 c = gates[y + 2 * d + j]
@@ -121,6 +129,8 @@ def gru_backward(
             source = at + SIZE * 2 * d if part == 0 else at
             weight = address(w) + SIZE * 2 * d * d if part == 0 else address(w)
             target = address(product) + SIZE * begin * d if part == 0 else address(dh)
+            # `part` is also the factor of what stands in the target: the candidate's product is written anew, and that of the gates is
+            # added to dh, which already holds what the update gate let through.
             gemm(0, 1, m, d, n, source, wide, weight, n, part, target, d, address(scratch))
             if part == 0:
                 for p in range(m):
@@ -240,6 +250,7 @@ def gru_cpu(o: Lowering) -> None:
     rows, d, count = x.shape[0], hidden.shape[1], ranks.size
     gates = o.output_or_scratch("BatchGate", x.size, x.dtype)
     work, scratch = o.scratch((rows + 2 * count) * d, x.dtype), o.scratch(gemm_scratch(2 * d, d), x.dtype)
+    # A kernel's pointer has to point somewhere; without H0 nothing is read from it.
     first = o.input("H0") if o.has("H0") else w
     o.call(
         gru_forward, x, w, o.input("Bias"), first, o.input("Order"), begins, ranks, hidden, gates, work, scratch,

@@ -17,6 +17,8 @@ def gru_gates(
     """Both gates of step t; count: sequences times 2 d."""
     for e in range(count):
         p, j = e // (2 * d), e % (2 * d)
+        # How many sequences have a step t is data of the batch, while a launch has one size for all batches: threads of sequences that have
+        # ended do nothing.
         if p < begins[t + 1] - begins[t]:
             total = x[order[begins[t] + p] * 3 * d + j] + bias[j]
             for k in range(d):
@@ -35,6 +37,8 @@ def gru_state(
         if p < begins[t + 1] - begins[t]:
             row, at = order[begins[t] + p], (begins[t] + p) * 3 * d
             c = x[row * 3 * d + 2 * d + j] + bias[2 * d + j]
+            # The candidate reads the reset gates of all units of its sequence, which other threads wrote. Only the end of a launch waits
+            # for all of them, so a step is two launches.
             for k in range(d):
                 h = before(hidden, h0, has_first, order, begins, ranks, t, p, d, k)
                 c += gates[at + d + k] * h * w[2 * d * d + k * d + j]
@@ -105,6 +109,8 @@ def gru_back_weights(
         k = (e - 2 * d * d) // d if reset else e // (2 * d)
         j = 2 * d + (e - 2 * d * d) % d if reset else e % (2 * d)
         total = T(0)
+        # Each thread sums one weight over all steps in a fixed order. Adding from many threads would need atomics, whose order, and so the
+        # last bits, changes from run to run.
         for t in range(steps):
             for p in range(begins[t + 1] - begins[t]):
                 at = (begins[t] + p) * 3 * d

@@ -11,6 +11,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.sequence.lstm_kernels import column_sums, lstm_backward, lstm_forward, put_by, transposed_product
 from pe_cli.ops.sequence.recurrent import ACTS, HOST_SLOTS, act_attr, check_states, give_order, host_samples
 
+# Bits of one integer: each as a parameter of its own would make kernels of more than twenty parameters longer still.
 PEEPHOLES, FIRST_H, FIRST_C, PROJECTION, HIDDEN_GRAD, CELL_GRAD = 1, 2, 4, 8, 16, 32
 
 
@@ -109,6 +110,7 @@ def lstm_lod(s: LodRequest) -> None:
         s.out(slot, *s.need("Input"))
 
 
+# Read as bits by `lstm_kernels.py` and `lstm_cuda.py`; the numbers there are those of the constants above.
 def _flags(o: Lowering) -> int:
     found = PEEPHOLES if o.attrs["use_peepholes"] else 0
     for slot, flag in (("H0", FIRST_H), ("C0", FIRST_C), ("ProjWeight", PROJECTION)):
@@ -136,6 +138,8 @@ def lstm_cpu(o: Lowering) -> None:
     begins, ranks = o.input("Begins"), o.input("Sorted")
     rows, d, r, steps, count = x.shape[0], cell.shape[1], hidden.shape[1], begins.size - 1, ranks.size
     gates = o.output_or_scratch("BatchGate", x.size, x.dtype)
+    # In this order: states, cells and outputs before the projection for every row, the first states in the order of lengths, and one row of
+    # zeros for cells before the first step.
     work = o.scratch(rows * (r + 2 * d) + count * r + d, x.dtype)
     scratch = o.scratch(max(gemm_scratch(4 * d, r), gemm_scratch(r, d)), x.dtype)
     o.call(
@@ -166,6 +170,8 @@ def lstm_grad_cpu(o: Lowering) -> None:
         o.call(put_by, dgates, order, o.output("Input@GRAD"), rows, 4 * d, rows * 4 * d)
     if o.has("Weight@GRAD"):
         before, out = o.scratch(rows * r, dtype), o.output("Weight@GRAD")
+        # The product of weights needs the states before each step; that of the projection multiplies outputs that `lstm_backward` left in
+        # `raw`, so nothing is gathered for it.
         first = int(o.has("H0"))
         o.call(transposed_product, hidden, h0, *where, before, dgates, out, scratch, steps, rows, r, 4 * d, 4 * d, first, 1)
     if o.has("ProjWeight@GRAD"):

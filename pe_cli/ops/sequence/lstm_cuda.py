@@ -15,6 +15,8 @@ from pe_cli.ops.sequence.recurrent_cuda import act, before, put_rows, put_states
 @helper
 def _clipped(x, limit):
     if limit > T(0):
+        # min and max of CUDA drop a NaN for the other number. On a CPU the comparisons let it through, and a run that diverges has to show
+        # it here too.
         return min(max(x, -limit), limit) if x == x else x
     return x
 
@@ -42,6 +44,7 @@ def lstm_step(
             i, f = i + bias[wide + j] * old, f + bias[wide + d + j] * old
         a, i, f = act(cand_act, a), act(gate_act, i), act(gate_act, f)
         c = _clipped(f * old + i * a, T(clip))
+        # The output gate sees the new cell, unlike the other two gates, so it cannot be finished before the cell is.
         if flags & 1:
             o += bias[wide + 2 * d + j] * c
         o = act(gate_act, o)
@@ -93,6 +96,7 @@ def lstm_back_gates(
     for e in range(count):
         p, j = e // d, e % d
         if p >= begins[t + 1] - begins[t]:
+            # Without a projection r equals d, and the gradient of the output is that of the hidden state itself.
             continue
         row, at, wide = order[begins[t] + p], (begins[t] + p) * 4 * d + j, 4 * d
         up = dr[(begins[t] + p) * r + j] if flags & 8 == 0 else T(0)
@@ -108,6 +112,8 @@ def lstm_back_gates(
             total += dcell[row * d + j]
         if flags & 1:
             total += bias[wide + 2 * d + j] * by_out
+        # Whoever reads the cell reads the clipped one: all that they want of it has been added by now, and none of it reaches a cell that
+        # was cut off.
         if clip > 0.0 and (c >= T(clip) or c <= -T(clip)):
             total = T(0)
         by_in, by_old = total * a * slope(gate_act, i), total * old * slope(gate_act, f)
@@ -125,6 +131,7 @@ def lstm_back_state(w: Ptr, begins: PtrI64, dgates: Ptr, dh: Ptr, t: Int, count:
             total = T(0)
             for c in range(4 * d):
                 total += dgates[(begins[t] + p) * 4 * d + c] * w[k * 4 * d + c]
+            # Written and not added, unlike gru's: every part of the old state goes through the weights, none passes beside them.
             dh[e] = total
 
 
@@ -162,6 +169,8 @@ def lstm_back_bias(
         for t in range(steps):
             for p in range(begins[t + 1] - begins[t]):
                 at = (begins[t] + p) * 4 * d
+                # Parts 0 to 3 are the gates' own biases. Peepholes of the input and the forget gate (parts 4 and 5) saw the cell before the
+                # step, that of the output gate (part 6) the cell after it.
                 if part < 4:
                     total += dgates[at + e]
                 elif part < 6:

@@ -13,6 +13,7 @@ def clip(x, n, limit):
     """x[0 .. n) at an address, no further from 0 than limit."""
     p = pointer(x)
     for i in range(n):
+        # A NaN is above no limit and below none: it stays, so that a run that diverges shows it.
         if p[i] > limit:
             p[i] = limit
         elif p[i] < -limit:
@@ -82,6 +83,7 @@ def lstm_forward(
             activate(cand_act, g, d)
             activate(gate_act, g + SIZE * d, 2 * d)
             for j in range(d):
+                # The forget gate keeps a part of the old cell, and the input gate lets in a part of the candidate.
                 now[j] = v[2 * d + j] * old[j] + v[d + j] * v[j]
             if cell_clip > 0:
                 clip(address(now), d, cell_clip)
@@ -154,8 +156,12 @@ def lstm_backward(
             activate(cell_act, address(dgates) + SIZE * (y + d), d)
             for j in range(d):
                 value = dgates[y + d + j]
+                # The places of the input and the forget gate hold act(c) and the gradient that the cell gets through it; the loop below
+                # reads both before it writes the gates' own gradients there.
                 dgates[y + 3 * d + j] = raw[q + j] * value
                 dgates[y + 2 * d + j] = raw[q + j] * gates[y + 3 * d + j]
+                # The gradient of the outputs has been read by now. Its memory takes the outputs before the projection, which the gradient
+                # of the projection's weights is made of.
                 raw[q + j] = value * gates[y + 3 * d + j]
             times_slope(gate_act, address(dgates) + SIZE * (y + 3 * d), address(gates) + SIZE * (y + 3 * d), d)
             times_slope(cell_act, address(dgates) + SIZE * (y + 2 * d), address(dgates) + SIZE * (y + d), d)
@@ -165,6 +171,7 @@ def lstm_backward(
                     total += dcell[row * d + j]
                 if flags & 1:
                     total += bias[wide + 2 * d + j] * dgates[y + 3 * d + j]
+                # Everything that read this cell read the clipped one; so all its gradients are summed before the cut sets them to 0.
                 if cell_clip > 0 and (cell[row * d + j] >= cell_clip or cell[row * d + j] <= -cell_clip):
                     total = T(0)
                 dgates[y + j] = total * gates[y + d + j]
@@ -176,6 +183,8 @@ def lstm_backward(
             if flags & 1:
                 for j in range(d):
                     dc[p * d + j] += bias[wide + j] * dgates[y + d + j] + bias[wide + d + j] * dgates[y + 2 * d + j]
+        # The factor 0 writes dh anew: the old state reaches this step through the weights alone, so nothing that stands in dh is still to
+        # come.
         gemm(
             0, 1, m, r, wide, address(dgates) + SIZE * begin * wide, wide, address(w), wide, 0, address(dh), r,
             address(scratch),

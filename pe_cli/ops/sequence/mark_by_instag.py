@@ -115,6 +115,7 @@ def mark_by_instag_cpu(o: Lowering) -> None:
     """Sample by sample."""
     weight = o.output("LossWeight")
     tags, wanted, samples = o.input("Ins_tag"), o.input("Filter_tag"), weight.shape[0]
+    # Without groups the kernel reads no offsets, but its pointer has to point somewhere.
     ends = o.input("TagOffsets") if o.inputs("TagOffsets") else o.scratch(1, "int64")
     if samples:
         o.call(mark_samples, tags, ends, wanted, weight, samples, int(bool(o.inputs("TagOffsets"))), wanted.size)

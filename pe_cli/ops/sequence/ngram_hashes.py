@@ -13,6 +13,7 @@ Words = NDArray[np.uint32]
 #: The primes of XXH32.
 P1, P2, P3, P4, P5 = (np.uint32(p) for p in (2654435761, 2246822519, 3266489917, 668265263, 374761393))
 #: P1 + P2, wrapped round.
+# In Python's integers: numpy warns where the sum of two scalars wraps round, though not where arrays do.
 P12 = np.uint32((int(P1) + int(P2)) % 2**32)
 #: The factors of MurmurHash3.
 C1, C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
@@ -43,6 +44,7 @@ def xxh32(words: Words, seeds: Words) -> Words:
     words, seed = words[:, None, :], np.broadcast_to(seeds, (len(words), len(seeds)))
     length, k = words.shape[2], 0
     if length >= 4:
+        # The four lanes of XXH32: each takes every fourth word, and they are joined at the end.
         sums = [seed + P12, seed + P2, seed, seed - P1]
         for k in range(0, length - 3, 4):
             sums = [_turned(total + words[..., k + i] * P2, 13) * P1 for i, total in enumerate(sums)]
@@ -66,6 +68,7 @@ def murmur3(data: NDArray[np.uint8], seed: int) -> tuple[NDArray[np.uint64], NDA
         A. Appleby, MurmurHash3.
     """
     rows, size = data.shape
+    # Bytes behind the end count as 0 in the original too, whose last block is filled byte by byte.
     whole = np.zeros((rows, -(-size // 16) * 16), np.uint8)
     whole[:, :size] = data
     blocks = whole.view("<u8")
@@ -73,6 +76,8 @@ def murmur3(data: NDArray[np.uint8], seed: int) -> tuple[NDArray[np.uint64], NDA
     for k in range(0, blocks.shape[1], 2):
         first = _turned(blocks[:, k] * C1, 31) * C2
         second = _turned(blocks[:, k + 1] * C2, 33) * C1
+        # The last steps of a block that is not whole leave out the rotation and the addition; where it is whole, the loop ends without
+        # this.
         if 8 * k + 16 > size:  # the last one is not whole
             h = [h[0] ^ first, h[1] ^ second]
             break
@@ -101,6 +106,7 @@ def rand_r(seed: int) -> Iterator[int]:
     state = seed % 2**32
     while True:
         found = 0
+        # 11 bits, then 10 and 10: the low bits of a linear congruence repeat soon, so only bits from the 16th on are taken.
         for bits in (11, 10, 10):
             state = (state * 1103515245 + 12345) % 2**32
             found = found << bits ^ state // 65536 % (1 << bits)

@@ -33,6 +33,8 @@ def checked_images(given: Indices, rows: Indices, columns: Indices, *, channels:
     """
     wanted = image_offsets(rows, columns, channels=channels)
     if wanted.tolist() != given.tolist():
+        # The first sequence that differs is named; where all agree as far as they go, the numbers of sequences differ, and the first one
+        # that is missing is named.
         s = next((i for i, (a, b) in enumerate(zip(given[1:], wanted[1:], strict=False)) if a != b), min(len(given), len(wanted)) - 1)
         sizes = [f"{int(v[s + 1] - v[s])}" if s + 1 < len(v) else "no" for v in (given, rows, columns)]
         what = f"sequence {s} has {sizes[0]} numbers for an image of {channels} channels, {sizes[1]} rows and {sizes[2]} columns"
@@ -46,6 +48,8 @@ def multiply_pairs(
 ):
     """out[t, r, c] of every sequence = x[r, t] times y[c]."""
     for i in range(n):
+        # Out is [channels, rows, columns] for each image, columns fastest. A sequence without columns owns no number, so the divisions are
+        # by at least 1.
         s = owner[i]
         begin = ys[s]
         columns = ys[s + 1] - begin
@@ -67,6 +71,7 @@ def multiply_pairs_back_x(
 ):
     """dx[r, t] = the rows of y by their gradients."""
     for i in range(n):
+        # Every row of X collects its own gradient, instead of every number of Out adding to two rows: no two threads write to one number.
         r = i // channels
         t = i - r * channels
         s = owner[r]

@@ -99,6 +99,7 @@ def _sequences(run: HostRun) -> list[Array]:
     Raises:
         PeError: several levels of sequences (exit code 3).
     """
+    # The whole table of parts is one column, so a vector is num_emb / rand_len slices of it, each found by a hash with a seed of its own.
     (x,) = run.values["X"]
     if len(x.lod) > 1:
         message = f"{run.op}: X has {len(x.lod)} levels of sequences"
@@ -130,15 +131,18 @@ def _listed(run: HostRun, slot: str, grams: Array) -> Array:
         PeError: it is none (exit code 3).
     """
     raw = run.one(slot).tobytes()
+    # A list shorter than a head is filled up with zeros, so that the check below refuses it instead of the parser.
     head = [int(n) for n in np.frombuffer(raw[:HEAD].ljust(HEAD, b"\0"), "<u8")]
     _, bits, hashes, _ = head
     if head[0] != MAGIC or not 0 < bits <= 8 * (len(raw) - HEAD):
         raise PeError(f"{run.op}: {slot} holds no Bloom filter", hint="load one, or use_filter=False", code=ExitCode.DATA)
     vector = np.frombuffer(raw[HEAD:], np.uint8)
+    # A Bloom filter has an n-gram if all its bits are set: the two halves of one 128-bit hash give two bits for every seed.
     found = np.ones(len(grams), bool)
     data = np.ascontiguousarray(grams).view(np.uint8)
     for seed in range(hashes):
         for half in murmur3(data, seed):
+            # In 64 bits and unsigned, as the original computes it: a signed half could be negative.
             at = half % np.uint64(bits)
             # Bits are counted from the highest of each byte, as the original's filter is written.
             found &= vector[at >> np.uint64(3)] >> (np.uint8(7) - (at & np.uint64(7)).astype(np.uint8)) & 1 == 1
@@ -169,6 +173,7 @@ def pyramid_hash_host(run: HostRun) -> dict[str, list[Leveled]]:
         for grams in _grams(run, ids):
             here = _counts(run, grams)
             if run.attrs["is_training"]:
+                # The draws go on through all sequences of the batch, as in the original, where one generator serves them all.
                 # rand_r gives 31 bits.
                 drawn = np.array(list(islice(draws, int(here.sum()))), np.float32) / np.float32(2**31 - 1)
                 here[here] = drawn >= least
@@ -176,6 +181,7 @@ def pyramid_hash_host(run: HostRun) -> dict[str, list[Leveled]]:
             flags.append(here)
             rows += int(here.sum())
         # A sequence without n-grams keeps one row of zeros, so that sequences and samples stay in step.
+        # The grad op walks the same n-grams in the same order, and counts this row as well.
         if not rows:
             kept.append(np.zeros((1, run.attrs["num_emb"]), table.dtype))
         lengths.append(max(rows, 1))
@@ -195,6 +201,8 @@ def pyramid_hash_grad_host(run: HostRun) -> dict[str, list[Leveled]]:
     for ids in _sequences(run):
         before = row
         for grams in _grams(run, ids):
+            # Parts of different n-grams overlap in the table: `add.at` adds where the same place comes twice, `found[places] +=` would
+            # write one of them.
             here = flags[at : at + len(grams)]
             places = _elements(run, grams[here])
             np.add.at(found, places, gradient[row : row + len(places)])

@@ -31,6 +31,8 @@ def act_attr(default: str, what: str) -> Attr:
 def sorted_sequences(offsets: Indices) -> Indices:
     """Return the sequences that have rows, the longest first, equal ones in order."""
     lengths = lengths_of(offsets)
+    # Sequences without rows take part in no step, and a stable order keeps equal lengths in the order that they were fed in: results do not
+    # depend on the sorting algorithm.
     return np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
 
 
@@ -38,6 +40,8 @@ def _going_on(offsets: Indices) -> Indices:
     """Return for every step how many sequences have it."""
     lengths = lengths_of(offsets)
     counts = np.bincount(lengths, minlength=1)
+    # Counted from the longest down, the sequences of at least t + 1 rows are those that have step t; entry 0, of at least 0 rows, is
+    # dropped.
     return np.cumsum(counts[::-1])[::-1][1:]
 
 
@@ -50,6 +54,7 @@ def row_order(offsets: Indices, *, is_reverse: bool) -> Indices:
     """Return the rows in the order in which they are done."""
     counts, rank = _going_on(offsets), sorted_sequences(offsets)
     steps = np.repeat(np.arange(len(counts)), counts)
+    # Within step t the sequences are the first counts[t] of the order of lengths.
     sequence = rank[ranges(np.zeros(len(counts)), counts)]
     return offsets[sequence + 1] - 1 - steps if is_reverse else offsets[sequence] + steps
 
@@ -112,12 +117,15 @@ def activate(code, x, n):
             p[i] = tanh(p[i])
     elif code == 2:
         for i in range(n):
+            # A NaN is kept: `p > 0` alone would turn it into 0 and hide it.
             p[i] = p[i] if p[i] > 0 or p[i] != p[i] else T(0)
 
 
 @helper
 def times_slope(code, d, y, n):
     """d[0 .. n) *= act'(x) where y = act(x)."""
+    # The slope is written by the value, not by the argument: for all four activations y is enough, so x needs no memory after the forward
+    # pass.
     p = pointer(d)
     q = pointer(y)
     if code == 0:

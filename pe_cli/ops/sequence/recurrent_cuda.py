@@ -52,6 +52,8 @@ def put_rows(source: Ptr, index: PtrI64, out: Ptr, count: Int, n: Int):
 @cuda_kernel
 def put_states(source: Ptr, ranks: PtrI64, out: Ptr, sequences: Int, count: Int, n: Int):
     """out[ranks[p]] = source[p], 0 for sequences without rows; count numbers in all."""
+    # Every number looks for its sequence instead of sequences writing to their rows: those without rows are in no rank and have to become 0
+    # in the same launch.
     for e in range(count):
         out[e] = T(0)
         for p in range(sequences):

@@ -17,12 +17,14 @@ def _order(rank: Indices, count: int, *, inverse: bool) -> Indices:
     if len(rank) - 1 != count:
         raise PeError(f"X has {count} sequences, but the rank table has {len(rank) - 1}", hint="one for each")
     order = np.argsort(-lengths_of(rank), kind="stable")
+    # The inverse of a permutation is the order that sorts it.
     return np.argsort(order, kind="stable") if inverse else order
 
 
 def _level(rank: Indices, *offsets: Indices, depth: int, inverse: bool) -> Indices:
     """Return offsets of a level in the new order; the rows themselves for the depth behind the last level."""
     chosen = _order(rank, len(offsets[0]) - 1, inverse=inverse)
+    # Level by level inward: the places chosen at one level become those of the sequences or rows inside them.
     for level in offsets[:depth]:
         chosen = ranges(level[chosen], lengths_of(level)[chosen])
     return chosen if depth == len(offsets) else offsets_of(lengths_of(offsets[depth])[chosen])
@@ -86,6 +88,7 @@ def reorder_by_rank_lod(s: LodRequest) -> None:
     if not 0 <= level < len(levels):
         raise PeError(f"reorder_by_rank: level is {level}, but the rank table has {len(levels)} levels of sequences")
     rank = levels[level]
+    # Only the lengths of its sequences count, which are part of Index now: its values need not be in memory in a step.
     s.leave_out("RankTable")
     if not own:
         s.give("Index", s.derive(_plain, rank, inverse=inverse))

@@ -38,6 +38,7 @@ def _joined_offsets(*offsets: Indices) -> Indices:
 
 def _places(*offsets: Indices, which: int) -> Indices:
     lengths = _lengths(offsets)
+    # Where input number `which` puts its part of every sequence: behind the parts of the inputs before it.
     begins = _joined_offsets(*offsets)[:-1] + np.sum(lengths[:which], axis=0, dtype=np.int64)
     return ranges(begins, lengths[which])
 
@@ -92,6 +93,7 @@ def sequence_concat_lod(s: LodRequest) -> None:
 def sequence_concat_cpu(o: Lowering) -> None:
     """Every input's rows go to their places."""
     out = o.output("Out")
+    # Rows are moved and not computed with, so one kernel per size of an element serves all types.
     dtype, n = MOVED_AS[DTYPES[out.dtype]], product(out.shape[1:])
     for x, to in zip(o.inputs("X"), o.inputs("To"), strict=True):
         o.call(put_rows, x, to, out, to.size, n, dtype=dtype)
@@ -104,6 +106,7 @@ def sequence_concat_grad_cpu(o: Lowering) -> None:
     dtype, n = MOVED_AS[DTYPES[g.dtype]], product(g.shape[1:])
     for dx, to in zip(o.outputs("X@GRAD"), o.inputs("To"), strict=True):
         if dx is not None:
+            # Every row has exactly one place in Out, so the gradient is gathered and never added up.
             o.call(take_rows, g, to, dx, g.shape[0], to.size, n, STATUS, dtype=dtype)
 
 

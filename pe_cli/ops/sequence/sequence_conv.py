@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda.language import deal
@@ -13,6 +11,7 @@ from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.sequence.sequence_pool import row_numbers, sequence_bounds
 
 
 @kernel
@@ -22,6 +21,7 @@ def context(x: Ptr, offsets: PtrI64, out: Ptr, count: Int, n: Int, start: Int, t
         begin = offsets[s]
         end = offsets[s + 1]
         for r in range(begin, end):
+            # Laid out as im2col lays out images, so that one product with the weights is the whole convolution.
             for t in range(taps):
                 q = r + start + t
                 to = (r * taps + t) * n
@@ -39,6 +39,7 @@ def context_back(g: Ptr, offsets: PtrI64, out: Ptr, count: Int, n: Int, start: I
     for s in range(count):
         begin = offsets[s]
         end = offsets[s + 1]
+        # Each row asks which rows it was a neighbour of, instead of those adding to it: no two threads write to one row on CUDA.
         for q in range(begin, end):
             for k in range(n):
                 out[q * n + k] = T(0)
@@ -118,24 +119,13 @@ also_on_cuda(sequence_context)
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-def _rows(o: Writer) -> str:
-    """Return the numbers of X's rows, int64 [rows]."""
-    count = o.node("Squeeze", [o.node("Shape", [o.x()], end=1), o.const([0])])
-    return o.node("Range", [o.const(0), count, o.const(1)])
-
-
-def _bounds(o: Writer) -> tuple[str, str]:
-    """Return the first row of every sequence and the one behind its last, int64 [sequences] each."""
-    limit = o.const([np.iinfo(np.int64).max])
-    begins = o.node("Slice", [o.x("Offsets"), o.const([0]), o.const([-1])])
-    return begins, o.node("Slice", [o.x("Offsets"), o.const([1]), limit])
-
-
 @in_onnx("sequence_context")
 def sequence_context_onnx(o: Writer) -> None:
     """Neighbours by number, 0 where they belong to another sequence."""
-    rows = _rows(o)
-    begins, ends = _bounds(o)
+    rows = row_numbers(o)
+    begins, ends = sequence_bounds(o)
+    # A row lies in the sequence whose number is that of the sequences that have ended at or before it. Empty sequences end where they
+    # begin, and so are counted over.
     behind = o.node("GreaterOrEqual", [o.node("Unsqueeze", [rows, o.const([1])]), o.node("Unsqueeze", [ends, o.const([0])])])
     sequence = o.node("ReduceSum", [o.node("Cast", [behind], to_=element_type("int64")), o.const([1])], keepdims=0)
     low, high = (o.node("Gather", [bound, sequence]) for bound in (begins, ends))
@@ -143,6 +133,8 @@ def sequence_context_onnx(o: Writer) -> None:
     for step in range(o.attrs["start"], o.attrs["start"] + o.attrs["length"]):
         near = o.node("Add", [rows, o.const(step)])
         inside = o.node("And", [o.node("GreaterOrEqual", [near, low]), o.node("Less", [near, high])])
+        # Gather needs an index that exists: a neighbour outside the sequence is replaced by the row itself, whose value the Where below
+        # throws away.
         taken = o.node("Gather", [o.x(), o.node("Where", [inside, near, rows])])
         parts.append(o.node("Where", [o.node("Unsqueeze", [inside, o.const([1])]), taken, o.const(0.0, "X")]))
     o.node("Concat", parts, to="Out", axis=1)

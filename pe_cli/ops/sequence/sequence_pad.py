@@ -19,6 +19,8 @@ from pe_cli.ops.define.traits import FedSizes, ReportsData
 
 def longest(lengths: Indices) -> Indices:
     """Return an array as long as the longest: its size is the value."""
+    # Sizes travel as sizes of arrays, because shapes are known before a step and values are not; zeros of numpy cost no memory until they
+    # are read.
     return np.zeros(int(np.max(lengths, initial=0)), np.int64)
 
 
@@ -46,6 +48,7 @@ def pad_sequences(
     for s in range(count):
         begin = offsets[s]
         size = offsets[s + 1] - begin
+        # Written even for a sequence that is too long: the message of the status says how long it is.
         lengths[s] = size
         if size > high:
             status[1] = s
@@ -136,8 +139,10 @@ def sequence_pad_lod(s: LodRequest) -> None:
     lod = s.need("X")
     s.give("Offsets", lod[-1])
     if s.attrs["padded_length"] < 0:
+        # `common`: all devices pad to the longest sequence of the whole batch, so that their blocks can be joined or compared.
         s.give("Longest", s.derive(_longest_sequence, lod[-1], common=True))
     s.out("Out", *lod[:-1])
+    # Later ops that need the lengths before a step, as sequence_unpad does, get them without reading the tensor.
     s.know("Length", s.derive(lengths_of, lod[-1]))
 
 
@@ -249,6 +254,7 @@ def sequence_unpad_grad_cpu(o: Lowering) -> None:
     # Padding the gradient of the rows with 0 gives that of the block.
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
     nothing, lengths = o.scratch(1, g.dtype), o.scratch(dx.shape[0], "int64")
+    # The value behind the ends, 0, is read through a pointer, since forward can fill with any row of values.
     o.call(zero, nothing)
     n = product(dx.shape[2:])
     o.call(pad_sequences, g, nothing, o.input("Offsets"), dx, lengths, *dx.shape[:2], n, 1, STATUS)
@@ -262,6 +268,7 @@ def mask_rows(x: PtrI64, out: Ptr, count: Int, high: Int):
     """out[i, t] = 1 where t < x[i], else 0."""
     for i in range(count):
         for t in range(high):
+            # Lengths above maxlen mark all steps, and negative ones mark none: nothing has to be checked.
             out[i * high + t] = T(1) if t < x[i] else T(0)
 
 

@@ -28,6 +28,8 @@ def pool_sums(x: Ptr, offsets: PtrI64, out: Ptr, count: Int, n: Int, which: Int,
         end = offsets[s + 1]
         for k in range(n):
             out[s * n + k] = T(0) if begin < end else T(pad)
+        # Rows outside, elements inside: memory is read in order, and every element is summed from the first row to the last whatever their
+        # number.
         for r in range(begin, end):
             for k in range(n):
                 out[s * n + k] += x[r * n + k]
@@ -51,6 +53,7 @@ def spread_sums(g: Ptr, offsets: PtrI64, out: Ptr, count: Int, n: Int, which: In
             by = T(math.sqrt(T(end - begin)))
         for r in range(begin, end):
             for k in range(n):
+                # Divided again instead of multiplied by 1 / n: the gradient rounds as the forward pass does.
                 out[r * n + k] = g[s * n + k] / by
 
 
@@ -59,12 +62,14 @@ def pool_picks(x: Ptr, offsets: PtrI64, out: Ptr, index: PtrI64, count: Int, n: 
     """out[s] = the largest (3), smallest (4), first (5) or last (6) of a sequence's rows, index its row; NaN goes before all."""
     for s in range(count):
         begin = offsets[s]
+        # MAX and MIN begin with the first row, which the loop below compares with the others; FIRST and LAST are done after this.
         end = offsets[s + 1]
         start = end - 1 if which == 6 else begin
         for k in range(n):
             index[s * n + k] = start if begin < end else -1
             out[s * n + k] = x[start * n + k] if begin < end else T(pad)
         if which == 3 or which == 4:
+            # The smallest is the largest of the negated numbers, so both share one comparison.
             sign = T(1) if which == 3 else T(-1)
             for r in range(begin + 1, end):
                 for k in range(n):
@@ -82,6 +87,7 @@ def spread_picks(g: Ptr, offsets: PtrI64, index: PtrI64, out: Ptr, count: Int, n
     for s in range(count):
         for r in range(offsets[s], offsets[s + 1]):
             for k in range(n):
+                # Every element of every row is written, 0 or not, so the gradient needs no clearing before.
                 out[r * n + k] = g[s * n + k] if index[s * n + k] == r else T(0)
 
 
@@ -177,13 +183,13 @@ also_on_cuda(sequence_pool)
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-def _rows(o: Writer) -> str:
+def row_numbers(o: Writer) -> str:
     """Return the numbers of X's rows, int64 [rows]."""
     count = o.node("Squeeze", [o.node("Shape", [o.x()], end=1), o.const([0])])
     return o.node("Range", [o.const(0), count, o.const(1)])
 
 
-def _bounds(o: Writer) -> tuple[str, str]:
+def sequence_bounds(o: Writer) -> tuple[str, str]:
     """Return the first row of every sequence and the one behind its last, int64 [sequences] each."""
     limit = o.const([np.iinfo(np.int64).max])
     begins = o.node("Slice", [o.x("Offsets"), o.const([0]), o.const([-1])])
@@ -193,18 +199,21 @@ def _bounds(o: Writer) -> tuple[str, str]:
 @in_onnx("sequence_pool")
 def sequence_pool_onnx(o: Writer) -> None:
     """Each sequence picks its rows by comparing their numbers with its bounds: [sequences, rows, ...]."""
-    begins, ends = (o.node("Unsqueeze", [bound, o.const([1])]) for bound in _bounds(o))
-    rows = o.node("Unsqueeze", [_rows(o), o.const([0])])
+    begins, ends = (o.node("Unsqueeze", [bound, o.const([1])]) for bound in sequence_bounds(o))
+    rows = o.node("Unsqueeze", [row_numbers(o), o.const([0])])
     mine = o.node("And", [o.node("GreaterOrEqual", [rows, begins]), o.node("Less", [rows, ends])])
     count = o.node("Sub", [ends, begins])
     inner = len(o.type().shape) - 1
     kind, wide = o.attrs["pooltype"], o.const(list(range(2, 2 + inner)))
     if kind in ("FIRST", "LAST"):
+        # An empty sequence at the end begins behind the last row: the index is held inside the tensor, and the Where at the end puts
+        # pad_value there.
         last = o.node("Sub", [o.node("Shape", [o.x()], end=1), o.const([1])])
         at = begins if kind == "FIRST" else o.node("Sub", [ends, o.const(1)])
         found = o.node("Gather", [o.x(), o.node("Squeeze", [o.node("Min", [o.node("Max", [at, o.const([0])]), last]), o.const([1])])])
     else:
         extreme = kind in ("MAX", "MIN")
+        # Rows of other sequences become the neutral element of the reduction, so that one reduction over all rows serves every sequence.
         outside = {"MAX": -np.inf, "MIN": np.inf}.get(kind, 0.0)
         every = o.node("Where", [o.node("Unsqueeze", [mine, wide]), o.node("Unsqueeze", [o.x(), o.const([0])]), o.const(outside, "X")])
         reducer = {"MAX": "ReduceMax", "MIN": "ReduceMin"}.get(kind, "ReduceSum")

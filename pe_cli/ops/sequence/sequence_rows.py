@@ -75,6 +75,7 @@ def _checked(ref: Indices, offsets: Indices) -> Indices:
 
 def _repeat_sequences(ref: Indices, offsets: Indices) -> Indices:
     times = _checked(ref, offsets)
+    # `ranges` lists the rows of every repetition, one repetition after the other: [a b] twice becomes a b a b.
     return ranges(np.repeat(offsets[:-1], times), np.repeat(lengths_of(offsets), times))
 
 
@@ -132,11 +133,13 @@ def sequence_expand_lod(s: LodRequest) -> None:
         raise PeError(
             f"sequence_expand: ref_level is {wanted}, but Y has {len(levels)} levels", hint="-1 is the innermost"
         )
+    # -1 is Python's last index, and the innermost level is last.
     ref = levels[wanted]
     if len(own) == 1:
         s.give("Index", s.derive(_repeat_sequences, ref, own[0]))
         s.out("Out", s.derive(_repeat_offsets, ref, own[0]))
     else:
+        # `owners` names for every row of Y its sequence, which is the number of the row of X to copy.
         s.give("Index", s.derive(owners, ref))
         s.give("Offsets", ref)
     s.leave_out("Y")
@@ -184,6 +187,7 @@ def sequence_expand_as(
 def sequence_expand_as_lod(s: LodRequest) -> None:
     """Rows of a sequence are copies of one row."""
     levels = s.need("Y")
+    # The offsets serve the check that X has one row for each sequence; the index alone cannot tell.
     s.give("Index", s.derive(owners, levels[-1]))
     s.give("Offsets", levels[-1])
     s.out("Out", *levels)
@@ -252,6 +256,7 @@ def sequence_reverse_cpu(o: Lowering) -> None:
 @sequence_reverse.grad(uses="Index").lower("cpu")
 def sequence_reverse_grad_cpu(o: Lowering) -> None:
     """The same rows, taken back: an order that is reversed twice is the first one."""
+    # A gather for a gather: no row is copied twice, so nothing has to be cleared or added.
     g, index = o.input("Y@GRAD"), o.input("Index")
     dtype, n = MOVED_AS[DTYPES[g.dtype]], product(g.shape[1:])
     o.call(take_rows, g, index, o.output("X@GRAD"), g.shape[0], index.size, n, STATUS, dtype=dtype)
@@ -261,6 +266,7 @@ def sequence_reverse_grad_cpu(o: Lowering) -> None:
 
 
 def _slices(offsets: Indices, begins: Indices, lengths: Indices) -> tuple[Indices, Indices]:
+    # Fed with an axis of 1 in fluid's examples, and without it elsewhere: both are one number per sequence.
     begin, length, whole = np.ravel(begins), np.ravel(lengths), lengths_of(offsets)
     if not len(begin) == len(length) == len(whole):
         raise PeError(f"X has {len(whole)} sequences, but Offset has {len(begin)} numbers and Length {len(length)}")

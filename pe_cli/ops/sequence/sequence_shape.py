@@ -70,6 +70,7 @@ def sequence_reshape(x: TensorType, *, new_dim: int) -> TensorType:
 def sequence_reshape_lod(s: LodRequest) -> None:
     """Lengths change by one factor."""
     lod, width = s.need("X"), s.types(s.inputs["X"][0]).shape[1]
+    # Outer levels count sequences, not rows, so only the innermost one is scaled.
     s.out("Out", *lod[:-1], s.derive(_rescaled, lod[-1], width=width, new_dim=s.attrs["new_dim"]))
 
 
@@ -174,6 +175,7 @@ def lod_reset_lod(s: LodRequest) -> None:
         PeError: neither Y nor target_lod is given.
     """
     if s.inputs.get("Y"):
+        # With `append` only Y's innermost level is new; X's own levels go around it.
         found = s.lod("Y")[-1:] if s.attrs["append"] else s.lod("Y")
         levels = found or (s.derive(_as_offsets, s.host("Y")),)
     elif s.attrs["target_lod"]:
@@ -344,6 +346,7 @@ def sequence_scatter_lod(s: LodRequest) -> None:
 def sequence_scatter_cpu(o: Lowering) -> None:
     """A copy, to which is added."""
     x, ids, offsets, out = o.input("X"), o.input("Ids"), o.input("Offsets"), o.output("Out")
+    # Added to a copy in the order of the rows: an id that comes twice in a sequence gets both, in the same order on every run.
     o.call(copy, x, out, out.size)
     n = product(out.shape[1:])
     o.call(add_at, ids, o.input("Updates"), offsets, out, offsets.size - 1, n, STATUS)

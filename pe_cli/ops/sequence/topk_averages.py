@@ -30,6 +30,7 @@ def average_largest(
         total = T(0)
         last = -1
         kind = 0
+        # Chosen one after the other instead of sorted: k is small and rows are short, and nothing has to be copied.
         for k in range(most):
             found = -1
             for c in range(width):
@@ -61,6 +62,7 @@ def average_largest_back(
         at = offsets[s] + (t * (rows[s + 1] - rows[s]) + r - rows[s]) * width
         for c in range(width):
             dx[at + c] = T(0)
+        # Places behind the end of a short row are -1 and have no gradient.
         for k in range(min(most, width)):
             share = T(0)
             for j in range(kinds):

@@ -17,6 +17,8 @@ from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
 
 
 def _steps(lengths: Indices, stride: int) -> Indices:
+    # As many steps as "same" padding gives: one for every stride that begins inside. An image without rows has none, where the formula
+    # would give 1 for strides above 1.
     return np.where(lengths > 0, (lengths - 1) // stride + 1, 0)
 
 
@@ -66,6 +68,7 @@ def take_windows_by_channel(
     high: Int, wide: Int, down: Int, along: Int,
 ):  # fmt: skip
     """The same numbers, a thread for each window and channel."""
+    # On a CPU windows are walked image by image, which needs no `owner`; a thread cannot walk, and looks up the image of its window.
     for i in range(n * channels):
         p = i // channels
         t = i - p * channels
@@ -120,6 +123,7 @@ def take_windows_back_by_number(
         column = place - (t * height + row) * width
         total = T(0)
         for a in range(high):
+            # The tap a of a window saw this row if the window's centre is at top; centres lie at multiples of the stride, inside the image.
             top = row - a + high // 2
             line = top // down
             # Only rows at a multiple of the stride begin a window; the others were not seen by this tap.
@@ -241,6 +245,7 @@ def put_channels_first(x: Ptr, offsets: PtrI64, owner: PtrI64, out: Ptr, rows: I
         begin = offsets[owner[r]]
         length = offsets[owner[r] + 1] - begin
         for k in range(width):
+            # Transposed inside each sequence: number k of a row goes behind the whole columns before it.
             out[begin * width + k * length + r - begin] = x[r * width + k]
 
 

@@ -317,6 +317,7 @@ def put_along_axis_grad_cpu(o: Lowering) -> None:
     dx = o.output("X@GRAD") if o.has("X@GRAD") else None
     du = o.output_or_scratch("Updates@GRAD", index.size, g.dtype)
     if way == "assign":
+        # Of several that are put at one place only the last one is left, so it alone has a gradient, and what was there has none.
         writer = o.scratch(max(1, g.size), "int64")
         o.call(fill, writer, g.size, 0.0)
         o.call(last_put, index, writer, *place)
@@ -329,6 +330,7 @@ def put_along_axis_grad_cpu(o: Lowering) -> None:
         if dx is not None:
             o.call(copy, g, dx, g.size)
     elif way == "mul":
+        # Two passes over the factors of every place: those before an element, then those behind it.
         run = o.scratch(max(1, g.size), g.dtype)
         o.call(copy, o.input("X"), run, g.size)
         o.call(factors_before, o.input("Updates"), index, run, du, *place)

@@ -353,6 +353,7 @@ def split_onnx(o: Writer) -> None:
     outs = o.op.outputs["Out"]
     axis = o.attrs["axis"]
     if o.attrs["sections"]:
+        # Types have the size of the part that -1 left to be worked out.
         sizes = [o.type_of(name).shape[axis] for name in outs]
         o.nodes("Split", [o.x(), o.const(sizes)], outs, axis=axis)
     else:

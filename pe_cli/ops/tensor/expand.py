@@ -29,6 +29,7 @@ def add_copies(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
             to = (o * chunks + c) * n
             begin = c * chunk
             end = min(count, begin + chunk)
+            # Numbers that lie side by side are added up in a register; longer rows are added whole, so that memory is read in its order.
             if n == 1:
                 total = T(0)
                 for k in range(begin, end):
@@ -99,6 +100,7 @@ def expand_grad_cpu(o: Lowering) -> None:
         return
     times = o.attrs["expand_times"]
     shape = [s for pair in zip(times, out.shape, strict=True) for s in pair]
+    # Axes of copies, the last one first. A pass adds up at most CHUNK copies; an axis with more than one sum left is passed over again.
     todo = [i for i in reversed(range(0, len(shape), 2)) if shape[i] > 1]
     source: Buffer = gradient
     while todo:
@@ -112,6 +114,7 @@ def expand_grad_cpu(o: Lowering) -> None:
         target = o.scratch(_count(shape), out.dtype) if todo else out
         o.call(add_copies, source, target, outer, count, chunk, n)
         source = target
+    # Nothing was repeated.
     if source is gradient:
         o.call(copy, gradient, out, out.size)
 

@@ -20,6 +20,7 @@ P12 = 6983438078262162902
 @helper
 def turned(x, bits):
     """Return a word whose bits are moved up, and those that leave at the top come in below."""
+    # Words have a sign here: a shift brings copies of it in from above, which the mask takes away again.
     return (x << bits) | ((x >> (64 - bits)) & ((1 << bits) - 1))
 
 
@@ -70,6 +71,7 @@ def xxh64(x, begin, width, wide, seed):
     while k < words:
         h = turned(h ^ mixed(0, word_at(x, begin, k, wide)), 27) * P1 + P4
         k += 1
+    # An odd number of four bytes each leaves half a word.
     if size & 4:
         h = turned(h ^ ((x[begin + width - 1] & 4294967295) * P1), 23) * P2 + P3
     return folded(folded(folded(h, 33) * P2, 29) * P3, 32)
@@ -80,6 +82,7 @@ def hash_rows(x: PtrI64, out: PtrI64, n: Int, width: Int, hashes: Int, size: Int
     """out[i, k] = XXH64(x[i], seed k) mod size, of words without a sign."""
     for i in range(n):
         h = xxh64(x, (i // hashes) * width, width, wide, i % hashes)
+        # As a word without a sign, h is twice its upper 63 bits and the lowest one: two steps that need no such words.
         half = (h >> 1) & 9223372036854775807
         out[i] = (2 * (half % size) + (h & 1)) % size
 

@@ -18,6 +18,7 @@ def _two(o: Writer, kind: str, x: str, y: str | int) -> str:
 
 
 def _moved(o: Writer, x: str, bits: int, direction: str) -> str:
+    # ONNX shifts words without a sign alone.
     by = o.node("Cast", [o.const(bits)], to_=_WORD)
     made = o.node("BitShift", [o.node("Cast", [x], to_=_WORD), by], direction=direction)
     return o.node("Cast", [made], to_=7)
@@ -79,6 +80,7 @@ def hash_onnx(o: Writer) -> None:
         h = _turned(o, _two(o, "BitwiseXor", h, _two(o, "Mul", left, P1)), 23)
         h = _two(o, "Add", _two(o, "Mul", h, P2), P3)
     h = _folded(o, _two(o, "Mul", _folded(o, _two(o, "Mul", _folded(o, h, 33), P2), 29), P3), 32)
+    # The remainder of a word without a sign, as in the kernel: from its upper 63 bits, then with the lowest one.
     half = _two(o, "Mod", _moved(o, h, 1, "RIGHT"), a["mod_by"])
     whole_number = _two(o, "Add", _two(o, "Mul", half, 2), _two(o, "BitwiseAnd", h, 1))
     o.node("Mod", [whole_number, o.const(a["mod_by"])], to="Out")

@@ -167,6 +167,7 @@ def merge_rows_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
 def merge_rows_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient's rows, parted again."""
     names = [request.op.inputs[slot][0] for slot in ("InTrue", "InFalse")]
+    # The op that parts rows has two results; one that nothing wants gets a name that nothing reads.
     outs = [request.wanted.get(n, f"{n}@GRAD@UNUSED") for n in names]
     (out,) = request.op.outputs["Out"]
     inputs = {"X": [request.grads[out]], "Mask": list(request.op.inputs["Mask"])}

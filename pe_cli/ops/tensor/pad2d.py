@@ -23,6 +23,7 @@ def _inside(i, n, mode):
         return -1
     if mode == 2:
         return 0 if i < 0 else n - 1
+    # Mirrored at the middle of the edge's pixel, which itself is not repeated.
     return -i if i < 0 else 2 * n - 2 - i
 
 

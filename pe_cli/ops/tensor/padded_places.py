@@ -82,6 +82,7 @@ def find_values(x: Ptr, order: PtrI64, number: PtrI64, out: Ptr, index: PtrU, ti
     for p in range(n):  # of equal values the first one comes first
         if p == 0 or x[order[p]] != x[order[p - 1]]:
             first = order[p]
+        # The first place with the same value.
         number[order[p]] = first
     found = 0
     for p in range(n):

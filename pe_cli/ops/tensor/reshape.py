@@ -219,6 +219,7 @@ def reshape_onnx(o: Writer) -> None:
     """The inferred shape, with what is left for the batch."""
     given = o.attrs["shape"] if o.op.type == "reshape" else [0]
     shape = list(o.out_type().shape) if 0 in given else given
+    # An empty tensor has sizes of 0, which ONNX would take for "as in X" without allowzero.
     o.node("Reshape", [o.x(), o.const(shape)], to="Out", allowzero=int(0 in shape))
 
 

@@ -295,6 +295,7 @@ def scatter(x: TensorType, ids: TensorType, updates: TensorType, *, overwrite: b
 
 
 def _writers(o: Lowering, rows: int) -> Buffer:
+    # Who writes each row is found before any is written, so that threads can share the rows, whatever order they work in.
     writer, ids = o.scratch(rows, "int64"), o.input("Ids")
     o.call(last_writers, ids, writer, rows, ids.size, STATUS)
     return writer

@@ -18,7 +18,7 @@ _SEED = Attr(0, "own seed, the same choice at every step; 0 takes the program's,
 
 @helper
 def _below(seed, step, index, n):
-    """Return an integer of [0, n): 52 random bits times n, n below 2**31."""
+    """Return an integer of [0, n): 31 random bits times n, over 2**31; n is below 2**31."""
     a, b, _, _ = philox(seed, step, index)
     return (((a << 20) | (b >> 12)) >> 21) * n >> 31
 
@@ -28,6 +28,7 @@ def shuffled(out: Ptr, n: Int, seed: Int, step: PtrI64, fixed: Int):
     """out = 0 .. n - 1 in a random order."""
     at = 0 if fixed else step[0]
     for i in range(n):
+        # Fisher and Yates from the inside out: i goes to a random place of the first i + 1, and what was there goes to the end.
         j = _below(seed, at, i, i + 1)
         out[i] = out[j] if j < i else T(i)
         out[j] = T(i)

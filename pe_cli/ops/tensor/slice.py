@@ -91,6 +91,7 @@ def slice_op(
     for a, start, end in zip(where, starts, ends, strict=True):
         if out[a] >= 0:
             size, out[a] = out[a], clamped(out[a], start, end)[1]
+            # Of an empty axis nothing is kept; of any other one that is a mistake of the program.
             if size and not out[a]:
                 raise PeError(f"slice of {x} keeps nothing of axis {a}: start {start}, end {end}")
     return x.with_shape(*out)
@@ -291,6 +292,7 @@ def reverse_onnx(o: Writer) -> None:
     """A slice with steps of -1."""
     axes = o.attrs["axis"]
     ones = [-1] * len(axes)
+    # Backwards the first element is reached by an end before it, and -1 would be the last one.
     lowest = [np.iinfo(np.int64).min] * len(axes)
     o.node("Slice", [o.x(), o.const(ones), o.const(lowest), o.const(axes), o.const(ones)], to="Out")
 

@@ -48,6 +48,7 @@ def get_tensor_from_selected_rows(x: TensorType, rows: TensorType) -> TensorType
 def get_tensor_from_selected_rows_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
     """Take the rows by their sorted numbers."""
     del attrs
+    # Places of the gradient that have no row are numbered -1.
     rows = inputs["Rows"][0]
     return {"Out": [inputs["X"][0][np.sort(rows[rows >= 0])]]}
 not_in_onnx("it reads gradients by row", "get_tensor_from_selected_rows")

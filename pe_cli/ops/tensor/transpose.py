@@ -70,6 +70,7 @@ def transpose_cpu(o: Lowering) -> None:
 def transpose_grad_cpu(o: Lowering) -> None:
     """The inverse permutation."""
     axis = o.attrs["axis"]
+    # Sorting by the permutation inverts it.
     permute(o, o.input("Out@GRAD"), o.output("X@GRAD"), sorted(range(len(axis)), key=axis.__getitem__))
 
 

@@ -51,6 +51,7 @@ def unique_with_counts_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
     """Sort, then put the values in the order of their first places."""
     del attrs
     values, first, index, counts = np.unique(inputs["X"][0], return_index=True, return_inverse=True, return_counts=True)
+    # NumPy sorts by value: `order` lists its values by their first places, and `place` says where each one went.
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

@@ -136,6 +136,7 @@ def clip_by_norm_cpu(o: Lowering) -> None:
 def norm_scale(x: Ptr, out: Ptr, limit: Real):
     """out[0] = limit / max(sqrt(x[0]), limit)."""
     length = math.sqrt(x[0])
+    # A NaN is not at most the limit, so that it comes out.
     out[0] = T(1) if length <= limit else T(limit / length)
 
 

@@ -104,6 +104,7 @@ def one_cycle_cpu(o: Lowering) -> None:
     """One number."""
     a = o.attrs
     first = a["max_lr"] / a["div_factor"]
+    # As in PyTorch, the largest rate is that of the last step of the rise.
     top = float(a["pct_start"] * a["total_steps"]) - 1.0
     numbers = reals(first, a["max_lr"], first / a["final_div_factor"], top, a["total_steps"] - 1.0)
     o.call(one_cycle_rate, o.input("Step"), o.output("Out"), numbers, int(a["anneal_strategy"] == "linear"))
@@ -116,6 +117,7 @@ def one_cycle_cpu(o: Lowering) -> None:
 def restarts_rate(counter: PtrI64, out: Ptr, rates: PtrF64, first: Int, times: Int):
     """rates are the largest and the smallest; first is the length of the first fall, times how much longer the next one is."""
     at, length = counter[0], first
+    # Falls of one length need no walk from one to the next, which would take longer the longer a training is.
     if times == 1:
         at = at % first
     else:

@@ -160,6 +160,7 @@ def polynomial_rate(counter: PtrI64, out: Ptr, numbers: PtrF64, steps: Int, cycl
     at = float(counter[0])
     length = float(steps)
     if cycle:
+        # The end moves to the next multiple of decay_steps; step 0 belongs to the first one.
         length *= max(1.0, math.ceil(at / steps))
     else:
         at = min(at, length)

@@ -224,6 +224,7 @@ def radam_step(
     at = count[0] + 1.0
     power = math.pow(numbers[1], at)
     step = rate[0] / (1.0 - math.pow(numbers[0], at))
+    # How many gradients the mean of squares is worth, at most and by now (Liu et al. 2019). PyTorch rectifies above 5; the paper says 4.
     most = 2.0 / (1.0 - numbers[1]) - 1.0
     seen = most - 2.0 * at * power / (1.0 - power)
     if seen > 5.0:

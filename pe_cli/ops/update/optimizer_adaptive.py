@@ -273,6 +273,7 @@ def adadelta_rated_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, rate: PtrU, n: Int, rho:
         share = one / (square + eps)
         s[i] = square
         moved = rho * u[i] + (one - rho) * (u[i] + eps) * share * g[i] * g[i]
+        # By the average before this step, as in Zeiler's paper.
         p[i] -= step * square_root((u[i] + eps) * share) * g[i]
         u[i] = moved
 

@@ -25,6 +25,7 @@ def squares_of_two(x: Ptr, y: Ptr, sums: PtrF64, n: Int):
     """sums[0] = the sum of squares of x, sums[1] that of y: a block each, in a tree."""
     parts = cuda.shared.array(ADDERS, WIDE)
     me = cuda.threadIdx.x
+    # Two blocks have a tensor each; a single one does both in turn.
     for which in range(cuda.blockIdx.x, 2, cuda.gridDim.x):
         total = 0.0
         for i in range(me, n, ADDERS):

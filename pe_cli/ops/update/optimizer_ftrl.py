@@ -19,11 +19,13 @@ from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 def ftrl_step(p: Ptr, g: Ptr, s: Ptr, z: Ptr, rate: PtrU, n: Int, l1: Real, l2: Real, power: Real):
     """s grows by g^2, z by g - (s_new^-power - s^-power) / rate * p; p is the minimum of the regularized sum."""
     step = T(rate[0])
+    # 1e-10 is the original's: with it nothing is divided by 0.
     limit = l1 + T(1e-10)
     curve = T(2) * (l2 + T(1e-10))
     for i in range(n):
         old = s[i]
         now = old + g[i] * g[i]
+        # The usual power is a root, which takes a fraction of the time of pow.
         if power == T(-0.5):
             before, after = square_root(old), square_root(now)
         else:

@@ -110,6 +110,7 @@ def adam_cpu(o: Lowering) -> None:
             o.call(adam_rows, p, g, rows, m, v, pow1, pow2, rate, *some, g.shape[1], *settings, part=part)
     else:
         by_places(o, adam_by_places, (p, g, rows, m, v, pow1, pow2, rate), rows, -1, settings)
+    # A call of its own, after all parts have read the powers of this step.
     if not a["ahead"]:
         o.call(move_on, pow1, pow2, *settings[:2])
 

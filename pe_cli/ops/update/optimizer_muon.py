@@ -29,6 +29,7 @@ def to_unit(x: Ptr, square: PtrF64, n: Int, least: Real):
     """x = x / max(|x|, least), with the sum of its squares given."""
     length = math.sqrt(square[0])
     factor = T(1.0 / max(length, least))
+    # A NaN shows in every element; max might drop it.
     if length != length:
         factor = T(length)
     for i in range(n):

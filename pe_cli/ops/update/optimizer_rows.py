@@ -20,6 +20,7 @@ def sgd_rows(p: Ptr, g: Ptr, rows: PtrI64, rate: PtrU, begin: Int, end: Int, wid
     step = T(rate[0])
     for i in range(begin, end):
         row = rows[i]
+        # Rows of a table lie far apart in memory: one that is soon to come is asked for while this one is computed.
         if i + AHEAD < end:
             prefetch_row(p, rows[i + AHEAD], width)
         if row >= 0:
@@ -40,6 +41,7 @@ def momentum_rows(
         if row >= 0:
             for j in range(width):
                 v[row * width + j] += g[i * width + j]
+                # Nesterov's step goes along g + mu v: along g here, along mu v below.
                 if nesterov:
                     p[row * width + j] -= step * g[i * width + j]
     along = step * mu if nesterov else step

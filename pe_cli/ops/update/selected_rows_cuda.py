@@ -30,6 +30,7 @@ def add_rows(keys: PtrI64, places: PtrI64, x: Ptr, rows: PtrI64, out: Ptr, total
         j = e - at * width
         if is_first(keys, at):
             row, first = keys[at] >> 32, keys[at] & PLACE
+            # Equal rows are neighbours, in the order of their places: each sum is made in the order in which a CPU makes it.
             sums, then = x[first * width + j], at + 1
             while then < total and keys[then] >> 32 == row:
                 sums += x[(keys[then] & PLACE) * width + j]

@@ -88,6 +88,7 @@ def adam_where_needed(p, g, m, v, begin, end, step, b1, b2, eps):
 
     Words that no batch has had yet are most of a large embedding.
     """
+    # 0 / eps is 0 where eps is above 0, and times the step where that is finite.
     if not (eps > T(0) and absolute(step) < T(math.inf) and all_zero(g, m, v, begin, end)):
         adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
 

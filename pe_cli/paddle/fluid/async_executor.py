@@ -82,6 +82,7 @@ class _Job:
         self, program: Program, feed: DataFeedDesc, files: Sequence[Any], shown: list[str], scope: Scope, places: Any
     ) -> None:
         self.program, self.feed, self.shown, self.scope, self.places = program, feed, shown, scope, places
+        # Taken from by all threads, so that a thread with short files takes more of them.
         self.files: SimpleQueue[Any] = SimpleQueue()
         for file in files:
             self.files.put(file)
@@ -99,6 +100,7 @@ class _Job:
             thread.start()
         for thread in threads:
             thread.join()
+        # The error of the first thread that fails; the others stop before their next batch, as they look at it.
         if self.error is not None:
             raise self.error
 
@@ -115,7 +117,9 @@ class _Job:
             self.error = self.error or error
 
     def _step(self, worker: int, batch: dict[str, Any]) -> None:
+        # No lock around the step: threads read parameters while others write them, which is what Hogwild means (Niu et al. 2011).
         part = feeding.check(self.program, batch)
+        # Workers count from 1: each has random numbers of its own, apart from those of a step of `Executor`, which is worker 0.
         setting = Setting(self.places, worker=worker + 1)
         with raised_as(EnforceNotMet):
             (values,) = run_step.run(self.program, self.scope, setting, [part], self.shown)

@@ -41,6 +41,7 @@ class _Average:
     @contextlib.contextmanager
     def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
         """Use the averages as parameters inside; and after it too, until `restore`, without need_restore."""
+        # Of the root: local scopes of loops hold no parameters.
         scope = global_scope().root()
         self._before = {p.name: scope.read(p.name) for p in self._parameters}
         for p in self._parameters:
@@ -83,6 +84,7 @@ class ExponentialMovingAverage(_Average):
         program = self._program
         self._parameters = [p for p in program.global_block().parameters() if p.trainable]
         with program.role(Role.OPTIMIZE), program.name_scope("moving_average"):
+            # The rate is an op of the program, as it may grow with a counter that only the step knows.
             decay = self._rate()
             if self._steps is not None:
                 one = call("fill_constant", [1], "float32", 1.0)
@@ -99,6 +101,7 @@ class ExponentialMovingAverage(_Average):
         return call(
             "elementwise_min",
             constant,
+            # min(decay, (1 + steps) / (10 + steps)), as in the original: early averages follow the parameters more closely.
             call("elementwise_div", call("scale", steps, 1.0, 1.0), call("scale", steps, 1.0, 10.0)),
         )
 
@@ -142,6 +145,7 @@ class ModelAverage(_Average):
             counts = [
                 _keep(program, self._startup, f"{name or 'average'}_{n}", one) for n in ("steps", "window", "before")
             ]
+            # A restart copies by multiplication with 0 and 1 instead of a branch: every step runs the same ops, and no host has to look.
             self._counts = counts
             steps, window, before = counts
             for count in (steps, window):
@@ -168,11 +172,13 @@ class ModelAverage(_Average):
     @staticmethod
     def _shift(now: Any, before: Any, restart: Any, stay: Any) -> None:
         """Where the window restarts: before = now, now = 0."""
+        # `before` first: it reads `now`, which the next line clears.
         parts = [call("elementwise_mul", now, restart), call("elementwise_mul", before, stay)]
         call("sums", parts, before)
         call("assign", call("elementwise_mul", now, stay), now)
 
     def _value(self, parameter: Parameter, scope: Scope) -> np.ndarray[Any, Any]:
         total, old = (scope.read(v.name) for v in self._kept[parameter.name])
+        # Steps of the window before and of the one that runs; 0 before the first step, where parameters stand for their mean.
         steps = sum(float(scope.read(v.name)[0]) for v in self._counts[1:])
         return np.asarray((total + old) / steps if steps else scope.read(parameter.name))

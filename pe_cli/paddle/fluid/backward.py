@@ -40,6 +40,7 @@ def append_backward(
     """
     block, before = loss.block, len(loss.block.ops)
     found = _appended(loss, _names(parameter_list), _names(no_grad_set) or set())
+    # Callbacks see every op that was appended, in order, after all are there; the original calls them between.
     for op in block.ops[before:] if callbacks else ():
         for each in callbacks:
             each(block=block, context={"__current_op_desc__": op})
@@ -50,8 +51,10 @@ def _appended(loss: Variable, wanted: set[str] | None, stop: set[str]) -> list[t
     block = loss.block
     trained = [p.name for p in block.parameters() if p.trainable and (wanted is None or p.name in wanted)]
     chosen = [name for name in trained if name not in stop]
+    # A feed whose gradient a script asks for counts as a root of gradients, like a parameter.
     fed = [v for v in block.vars.values() if v.is_data and not v.stop_gradient and v.dtype in FLOATS]
     if not chosen and (trained or fed):
+        # No parameter is trained, but gradients of feeds are wanted: adversarial examples, for instance.
         if fed:
             core.gradients([loss], fed, None, stop)
         return []

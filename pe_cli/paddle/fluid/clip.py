@@ -20,11 +20,13 @@ class _Choosing(GradientClip):
     def __init__(self, *args: Any, need_clip: Callable[[Any], bool] | None = None, **given: Any) -> None:
         if need_clip is not None and not callable(need_clip):
             raise FluidTypeError(f"need_clip must be a function of a parameter, got {type(need_clip).__name__}")
+        # The core's classes are frozen dataclasses, which a plain assignment would not change.
         object.__setattr__(self, "_chooses", need_clip)
         super().__init__(*args, **given)
 
     def applies_to(self, parameter: Any) -> bool:
         """Return whether the gradient of a parameter is clipped."""
+        # Read from the dictionary: the class in the middle of the inheritance has no field of that name.
         chooses = self.__dict__["_chooses"]
         return chooses is None or bool(chooses(parameter))
 
@@ -86,6 +88,7 @@ def append_gradient_clip_ops(param_grads: Sequence[Any]) -> list[Any]:
         (parameter, gradient) with the clipped gradients.
     """
     with raised_as(FluidValueError):
+        # Gradients that are None belong to parameters that the loss does not depend on.
         return core.clip_gradients([(p, g) for p, g in param_grads if g is not None], None)
 
 

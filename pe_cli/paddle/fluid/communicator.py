@@ -65,6 +65,7 @@ class Communicator:
         if not isinstance(program, Program):
             raise FluidTypeError(f"Communicator takes a Program, got {type(program).__name__}")
         given = dict(kwargs or {})
+        # The original changed from keyword arguments to a dictionary with other names; both forms are read.
         self._info = given.get("push_vars", vars_info)
         self._trainers = given.get("trainers", trainers)
         self._every = given.get("push_nums", geo_sgd_need_push_nums)
@@ -103,12 +104,14 @@ class Communicator:
             for name, i in (self._info or {}).items()
         ]
         block = self._program.global_block()
+        # What an answer may be as most: values and rows of all shared parameters, so that a peer cannot make the trainer allocate more.
         most = 2 * sum(block.vars[p.name].type.nbytes for p in shared) + SLACK
         trainer = next((int(op.attrs["trainer_id"]) for op in block.ops if op.type == "send"), 0)
         endpoints = sorted({e for p in shared for e in p.servers})
         with raised_as(EnforceNotMet):
             servers = connections.link(endpoints, trainer, most, self, deadline())
             learned = LocalUpdates(shared, int(self._trainers or 1), int(self._every or 1), global_scope().root(), servers)
+            # A trainer begins with the parameters of the servers, not with its own first values.
             learned.adopt()
         return learned
 
@@ -138,6 +141,7 @@ class Communicator:
         """
         if not self._running:
             return
+        # Before waiting for what is on its way: a step that runs meanwhile must not queue anything more.
         self._running = False
         with raised_as(EnforceNotMet):
             if self._learned is not None:

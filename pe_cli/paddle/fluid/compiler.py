@@ -59,6 +59,7 @@ class DataParallel:
         build.freeze()
         execution.freeze()
         self.times = execution.num_iteration_per_run
+        # Executors that share variables have the same copies of parameters on their devices, which the key of the first names.
         shared = share.setting.key[1] if share else None
         self.setting: Setting = Setting(
             places, build.core(), execution.core(len(places)), shared=shared, peers=_peers(build)
@@ -79,15 +80,19 @@ class DataParallel:
         if self.share is not None and not self.share.has_run:
             hint = "run the executor whose variables are shared once before this one"
             raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
+        # A program without gradients may be fed fewer samples than there are devices; a training step may not, since its gradients are
+        # divided by all.
         partial = not run_step.has_backward(self.program)
         parts = feeding.parts_of(self._fed_program(), self._given(feed), len(self.places), partial=partial)
         wanted = run_step.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
         fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
+        # Once, before the first step: processes may have drawn other first values.
         if self.setting.peers is not None and not self.has_run and self.share is None:
             share_first_values(self.setting.peers, self.program, scope.root())
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
+                # num_iteration_per_run repeats the step with the same feed; the values of the last one are fetched.
                 values = run_step.run(self.program, scope, fed, parts, run_step.names_of(wanted))
         self.has_run = True
         return run_step.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
@@ -98,6 +103,7 @@ class DataParallel:
 
     def _fed_program(self) -> Program:
         """Return the program that says what is fed: with a customized scale the loss's gradient is."""
+        # Customized: the script feeds the gradient of the loss itself, so the op that fills it with 1 is taken out.
         if self.setting.build.gradient_scale_strategy != "Customized":
             return self.program
         version = getattr(self.program, "version", 0)
@@ -106,6 +112,7 @@ class DataParallel:
         return self._customized[1]
 
     def _warn_of_copies(self, root: Scope) -> None:
+        # Remembered at the scope, since the executor that evaluates is another one.
         if run_step.has_backward(self.program):
             root.trained_on = self.setting.key
         elif len(self.places) > 1 and self.share is None and root.trained_on and not self.has_run:
@@ -134,6 +141,7 @@ def loss_of(program: Program, loss: Any) -> str | None:
     Raises:
         FluidValueError: it is missing though the program has gradient ops, or unknown; a ValueError.
     """
+    # Gradients start at the ops with the role of the loss.
     starts = [n for op in program.global_block().ops if op.role is Role.LOSS for n in op.input_names()]
     if loss is None:
         if run_step.has_backward(program):
@@ -158,6 +166,7 @@ def _fetched(name: str, values: Sequence[LoDTensor], return_numpy: bool, merge: 
         shapes = ", ".join(str(v.shape()) for v in values)
         message = f"the devices' values cannot be joined along axis 0: {shapes}"
         raise FluidValueError(message, hint="return_merged=False") from None
+    # Level by level, the lengths of all devices one after the other.
     levels = zip(*(v.recursive_sequence_lengths() for v in values), strict=True)
     lengths = [[n for part in level for n in part] for level in levels]
     return run_step.as_fetched(name, LoDTensor(joined, lengths), return_numpy)

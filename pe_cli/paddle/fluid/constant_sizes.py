@@ -22,6 +22,7 @@ OPEN: list[Outline] = []
 
 def vary(block: Block, op: Operator) -> None:
     """Let what a round of a While writes with other sizes have unknown ones; nothing where no While is being written."""
+    # Only while a loop is being written: elsewhere a variable with two sizes is a mistake, which the block reports.
     varied = OPEN[-1].varied if OPEN else None
     if varied is None or not any(n in block.vars for n in op.output_names()):
         return
@@ -42,23 +43,44 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     """
     part = prune(v.block.program, [v.name])
     block = part.global_block()
+    _give_known(block)
+    part = prune(part, [v.name])
+    block = part.global_block()
+    # Variables that something before an open loop makes may be changed by its rounds: their value when the program is built is not theirs
+    # in a round.
     before = {n for op in v.block.ops[: OPEN[0].begin] for n in op.output_names()} if OPEN else set()
     if not before.isdisjoint(n for op in block.ops for n in op.output_names()):
         return None
     if v.name not in {n for op in block.ops for n in op.output_names()}:
         return None
+    # A shape needs only the type of its input, so the sizes of feeds may stand for their values.
     sized = {n for op in block.ops if op.type == "shape" for n in op.input_names()}
     read = {n for op in block.ops if op.type != "shape" for n in op.input_names()}
     made = {n for op in block.ops for n in op.output_names()}
     outside = [block.vars[n] for n in (sized | read) - made]
     if any(u.name in read or not u.type.known for u in outside) or any(op.definition.has(Random) for op in block.ops):
         return None
+    # What lies outside is fed with zeros of its shape: nothing but `shape` reads it, as was checked.
     for u in block.vars.values():
         u.is_data, u.persistable = any(u is other for other in outside), False
     feed = {u.name: np.zeros(u.shape, u.type.numpy) for u in outside}
+    # One run of the pruned program says the value; folding it op by op would need a second meaning for every op.
     (values,) = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name]).values
     found: np.ndarray[Any, Any] = values[v.name]
     return found
+
+
+def _give_known(block: Block) -> None:
+    """Put numbers in place of slices of a `shape` whose sizes are known, as other sizes of that variable need not be."""
+    shapes = {op.outputs["Out"][0]: block.var(op.inputs["Input"][0]).shape for op in block.ops if op.type == "shape"}
+    for op in block.ops:
+        whole = shapes.get(op.inputs.get("Input", [""])[0]) if op.type == "slice" else None
+        if whole is None or list(op.inputs) != ["Input"] or list(op.attrs["axes"]) != [0]:
+            continue
+        sizes = list(whole[slice(op.attrs["starts"][0], op.attrs["ends"][0])])
+        if sizes and min(sizes) >= 0:
+            kind = block.var(op.outputs["Out"][0]).dtype
+            op.type, op.inputs, op.attrs = "assign_value", {}, {"shape": [len(sizes)], "dtype": kind, "values": sizes}
 
 
 def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:

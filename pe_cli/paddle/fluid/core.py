@@ -52,6 +52,7 @@ class _Kind(str):
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
+        # Scripts compare `var.type` with kinds. Types of the core have no kind, and all of them are tensors.
         return self == "lod_tensor" if isinstance(other, TensorType) else str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:

@@ -68,6 +68,7 @@ class DataFeedDesc:
             raise FluidValueError(f"{proto_file} is no text in UTF-8") from None
         self._message = _message(_Tokens(str(proto_file), text), _FEED, "")
         self._message.setdefault("pipe_command", "cat")
+        # Names are keys of feeds; two slots of one name would overwrite each other without a word.
         names = [slot.name for slot in self.slots]
         if len(set(names)) != len(names):
             raise FluidValueError(f"{proto_file}: two slots have one name: {', '.join(names)}")
@@ -119,6 +120,7 @@ class DataFeedDesc:
         self._mark(use_slots_name, "is_used")
 
     def _mark(self, names: Any, fact: str) -> None:
+        # As the original checks it, though slots of other feeds could be marked as well.
         if self._message.get("name") != "MultiSlotDataFeed":
             raise FluidValueError(f"slots need a MultiSlotDataFeed, this is {self._message.get('name')!r}")
         by_name = {s["name"]: s for s in self._message.get("multi_slot_desc", {}).get("slots", [])}
@@ -201,6 +203,7 @@ def _value(tokens: _Tokens, wanted: Any, name: str) -> Any:
         return _message(tokens, wanted, "}")
     try:
         if wanted is str and kind == "text":
+            # Texts are quoted as in JSON, but for escapes that files of this kind do not have.
             return json.loads(text)
         if wanted is int and kind == "number":
             return int(text)
@@ -214,6 +217,7 @@ def _value(tokens: _Tokens, wanted: Any, name: str) -> Any:
 def _lines(message: dict[str, Any], fields: dict[str, Any], indent: str) -> Iterator[str]:
     for name, kind in fields.items():
         if name not in message:
+            # Written in the order of the fields' numbers, whatever order was read, so that equal descriptions are equal texts.
             continue
         inside = kind[0] if isinstance(kind, list) else kind
         for value in message[name] if isinstance(kind, list) else [message[name]]:

@@ -51,6 +51,7 @@ class DataFeeder:
         """
         batches = list(iterable)
         devices = self._devices(num_places)
+        # Devices run one step together: each needs a mini-batch.
         if len(batches) != devices:
             raise FluidValueError(f"there are {len(batches)} mini-batches for {devices} devices", hint="one for each")
         return iter([self.feed(b) for b in batches])

@@ -120,6 +120,7 @@ class BatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         order: Iterable[int] = self.sampler if self.sampler is not None else range(len(self.dataset))
+        # A sampler has an order of its own; only numbers of a whole data set are drawn here.
         numbers = iter(random.sample(order, len(order)) if self.shuffle and isinstance(order, range) else order)
         while batch := list(itertools.islice(numbers, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
@@ -169,6 +170,8 @@ class DistributedBatchSampler:
             raise FluidValueError(f"rank is {self.local_rank}, and there are {self.nranks} trainers")
         self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
         self.epoch = 0
+        # Every trainer gets as many samples, since all take part in each step's sum of gradients; the first samples come twice where they
+        # do not divide.
         self.num_samples = -(-len(dataset) // self.nranks)
         self.total_size = self.num_samples * self.nranks
 
@@ -180,11 +183,13 @@ class DistributedBatchSampler:
         numbers = list(range(len(self.dataset)))
         numbers += numbers[: self.total_size - len(numbers)]
         if self.shuffle:
+            # By the epoch alone: all trainers draw the same order without telling each other.
             np.random.RandomState(self.epoch).shuffle(numbers)
             self.epoch += 1
         all_of_a_batch = self.batch_size * self.nranks
         for first in range(0, self.total_size, all_of_a_batch):
             together = numbers[first : first + all_of_a_batch]
+            # The last batch may be smaller, but equally small for all.
             each = len(together) // self.nranks
             if each == self.batch_size or not self.drop_last:
                 yield together[self.local_rank * each : (self.local_rank + 1) * each]
@@ -239,6 +244,7 @@ class DataLoader:
         use_buffer_reader: bool = True,
         use_shared_memory: bool = True,
         timeout: float = 0,
+        # `use_buffer_reader` and the others tune processes of the original; threads here share memory anyway.
         worker_init_fn: Any = None,
     ) -> None:
         del use_buffer_reader, use_shared_memory, timeout
@@ -263,6 +269,7 @@ class DataLoader:
                 if len(batch) == self.batch_size or not self.drop_last:
                     yield batch
         elif self.num_workers:
+            # Threads and not processes: what samples are made by is mostly NumPy or decoding, which releases Python's lock.
             with ThreadPoolExecutor(self.num_workers) as pool:
                 for numbers in self.batch_sampler:
                     yield list(pool.map(self.dataset.__getitem__, numbers))

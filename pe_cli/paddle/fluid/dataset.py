@@ -92,6 +92,7 @@ class DatasetBase:
         """Return the slots of a line."""
         out = []
         for v in self.use_vars:
+            # The file has whole numbers or real ones; all whole numbers are ids of 64 bits.
             kind = "uint64" if v.dtype == "int64" else "float"
             dense = not getattr(v, "lod_level", 0)
             out.append(Slot(v.name, kind, dense, True, list(v.shape[1:]) if dense else []))
@@ -108,6 +109,7 @@ class DatasetBase:
             NotThereYet: something was asked for that cannot act.
             FluidValueError: a command fails, or the file does not fit the slots; a ValueError.
         """
+        # Options that cannot act here are refused where data is read, not where they are set: many scripts set them without need.
         for name, hint in self.asked.items():
             raise NotThereYet(f"{type(self).__name__}: {name} cannot act here", hint=hint)
         piped = self.download_command or self.pipe_command != "cat"
@@ -175,11 +177,13 @@ class InMemoryDataset(DatasetBase):
         slots = self.slots()
         found = [one for file in self.files for one in self.instances(file, marks)]
         for one in found:
+            # Zeros are what writers fill empty sparse slots with, and no ids.
             one.values = [v if slot.is_dense or v.all() else _without_zeros(v) for v, slot in zip(one.values, slots, strict=True)]
         self._instances, self._views, self._shuffled = found, None, {}
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Begin to read all files in a thread; `wait_preload_done` waits for it."""
+        # One thread, which ends by itself once everything is read.
         reader = ThreadPoolExecutor(1)
         self._loading = reader.submit(self.load_into_memory)
         reader.shutdown(wait=False)
@@ -223,11 +227,13 @@ class InMemoryDataset(DatasetBase):
 
     def _of_one_id(self, size: int) -> Iterator[Instance]:
         slots = self.slots()
+        # groupby joins neighbours only, hence the order by id.
         by_id = sorted(self._instances, key=lambda one: one.marks["ins_id"])
         for name, found in groupby(by_id, key=lambda one: one.marks["ins_id"]):
             group = list(found)
             dense = [i for i, slot in enumerate(slots) if slot.is_dense]
             differ = any(not np.array_equal(one.values[i], group[0].values[i]) for one in group for i in dense)
+            # Instances that disagree in a dense slot, or are not as many as wanted, are left out, as in the original.
             if (size and len(group) != size) or differ:
                 continue
             parts = [group[0].values[i] if i in dense else _joined([one.values[i] for one in group]) for i in range(len(slots))]
@@ -248,6 +254,7 @@ class InMemoryDataset(DatasetBase):
         for name in slots:
             if name not in names:
                 raise FluidValueError(f"there is no slot '{name}'", hint=did_you_mean(str(name), names) or f"one of {', '.join(names)}")
+        # Each call starts from what was read: a study shuffles one slot after the other and compares.
         for i, values in self._shuffled.items():
             for one, was in zip(self._instances, values, strict=True):
                 one.values[i] = was
@@ -370,6 +377,7 @@ def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 
 def _search(one: Instance) -> str:
     """Return the number of a search inside a log key."""
+    # Characters 17 to 32 of a log key, by the original's format.
     return one.marks["logkey"][16:32]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from pe_cli.paddle.errors import FluidValueError
 
 Reader = Callable[[], Iterable[Any]]
+#: Seconds between two looks at whether processes of readers still run.
+LOOK = 0.5
 
 
 class ComposeNotAligned(ValueError):
@@ -65,6 +68,7 @@ def compose(*readers: Reader, check_alignment: bool = True) -> Reader:
 
     def made() -> Iterator[tuple[Any, ...]]:
         missing = object()
+        # A value of its own, since None may be a sample.
         for parts in itertools.zip_longest(*(r() for r in readers), fillvalue=missing):
             if any(p is missing for p in parts):
                 if check_alignment:
@@ -82,6 +86,7 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
         generator = np.random.default_rng()
         samples = iter(reader())
         while part := list(itertools.islice(samples, buf_size)):
+            # A permutation of numbers, so that samples are not copied into an array.
             for i in generator.permutation(len(part)):
                 yield part[i]
 
@@ -111,6 +116,7 @@ def xmap_readers(
     def made() -> Iterator[Any]:
         with ThreadPoolExecutor(process_num) as pool:
             samples = iter(reader())
+            # Parts of buffer_size: a pool would otherwise read the whole reader before the first sample is taken.
             while part := list(itertools.islice(samples, max(1, buffer_size))):
                 yield from pool.map(mapper, part)
 
@@ -126,7 +132,7 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
         queue_size: samples that wait at most.
 
     Raises:
-        FluidValueError: when read: a reader has a sample None, or fails; a ValueError.
+        FluidValueError: when read: a reader has a sample None, fails, or its process is killed; a ValueError.
     """
 
     def made() -> Iterator[Any]:
@@ -140,7 +146,14 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
         try:
             running = len(processes)
             while running:
-                kind, found = waiting.get()
+                try:
+                    kind, found = waiting.get(timeout=LOOK)
+                except Empty:
+                    # A process that was killed says nothing of its end. What the others have put in comes first.
+                    if any(process.is_alive() for process in processes) or not waiting.empty():
+                        continue
+                    codes = ", ".join(str(process.exitcode) for process in processes)
+                    raise FluidValueError(f"a reader's process ended before its reader (exit codes {codes})", hint="run it alone") from None
                 if kind == "failed":
                     raise FluidValueError(f"a reader failed: {found}")
                 if kind == "sample":
@@ -159,6 +172,7 @@ def _read(reader: Reader, waiting: Any) -> None:
     """Put the samples of a reader into a queue, and how it ends."""
     try:
         for sample in reader():
+            # None ends a reader in the original's queue, and so cannot be a sample.
             if sample is None:
                 raise ValueError("it has a sample None")
             waiting.put(("sample", sample))

@@ -54,6 +54,7 @@ class DetectionMAP:
         if ap_version not in ("integral", "11point"):
             raise FluidValueError(f"DetectionMAP: ap_version is {ap_version!r}", hint="integral or 11point")
         columns = [gt_label, *([gt_difficult] if gt_difficult is not None else []), gt_box]
+        # Columns that the op knows: class, the mark of difficult boxes where it is given, then the box.
         self._label = layers.concat([layers.cast(v, gt_box.dtype) if v is not gt_box else v for v in columns], axis=1)
         self._input = input
         self._attrs = {
@@ -71,11 +72,14 @@ class DetectionMAP:
         for slot, name in names.items():
             shape, dtype = shapes.get(slot, ((1, 3), "float32"))
             _zeros(name, shape, dtype)
+            # How many detections there are is known in a step only.
             known = shape if slot in shapes else (-1, 3)
             states[slot] = block.create_var(name, TensorType(known, dtype), persistable=True, stop_gradient=True)
         self._has_state = states["HasState"]
+        # The op writes its counts where it read them: the next step goes on from there.
         kept = {f"Accum{slot}": states[slot] for slot in ("PosCount", "TruePos", "FalsePos")}
         self._accum_map = self._append(states, kept)
+        # From the first step on there is a state; `reset` says that there is none.
         layers.fill_constant([1], "int32", 1, out=self._has_state)
 
     def _append(self, states: dict[str, Any], kept: dict[str, Any]) -> Any:
@@ -100,6 +104,7 @@ class DetectionMAP:
         program = Program() if reset_program is None else reset_program
         if not isinstance(program, Program):
             raise FluidTypeError(f"reset_program is {type(program).__name__}, not a Program")
+        # A program of its own, which writes the scope's variable by its name.
         with program_guard(program):
             block = program.global_block()
             made = block.create_var(self._has_state.name, TensorType((1,), "int32"), persistable=True)

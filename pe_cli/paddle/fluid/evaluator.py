@@ -58,6 +58,7 @@ class Evaluator:
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
             for state in self.states:
+                # In the given program, or one made here: the scope connects both by the names of the counts.
                 layers.fill_constant(list(state.shape), state.dtype, 0.0, out=_declared(program, state))
         executor.run(program)
 

@@ -72,14 +72,17 @@ class Executor:
             raise EnforceNotMet("this Executor is closed", hint="make another one")
         program = default_main_program() if program is None else program
         scope = scope or global_scope()
+        # A trainer with parameter servers runs on one device, so the compiled program is taken apart again.
         if isinstance(program, CompiledProgram) and parameter_server.is_remote(program._program):
             program = program.with_servers(self.place)
         if isinstance(program, CompiledProgram):
             return program.run_on(self.place, scope, feed, fetch_list, return_numpy, return_merged)
         if not isinstance(program, Program):
             raise FluidTypeError(f"Executor.run takes a Program or a CompiledProgram, got {type(program).__name__}")
+        # A list with one feed is what a loader of one device yields.
         if isinstance(feed, (list, tuple)) and len(feed) == 1:
             feed = feed[0]
+        # Readers that were started for the program feed it where the caller does not.
         if feed is None or (isinstance(feed, dict) and not feed):
             feed = next_feed(program)
         if not isinstance(feed, dict):
@@ -89,6 +92,7 @@ class Executor:
             with raised_as(EnforceNotMet):
                 found = parameter_server.run(program, scope, Setting(self._places), feed, names, self)
             return [run_step.as_fetched(n, found[n], return_numpy) for n in names if n in found]
+        # Feeds of a loaded model may have other sizes than those declared in it: types are inferred anew for them.
         program = fitted(program, feed)
         part = feeding.check(program, feed)
         wanted = run_step.wanted_of(program, fetch_list)

@@ -47,6 +47,7 @@ class LRScheduler:
             raise FluidValueError(f"learning_rate is {learning_rate}", hint="a number from 0 on")
         self.base_lr = self.last_lr = float(learning_rate)
         self.last_epoch, self.verbose = last_epoch, verbose
+        # Variables of all programs that an optimizer with this scheduler was appended to, by name: training and fine-tuning may share one.
         self._rates: list[tuple[str, str]] = []
 
     def __call__(self) -> float:
@@ -74,6 +75,7 @@ class LRScheduler:
         scope = global_scope()
         for name, dtype in self._rates:
             held = scope.find_var(name)
+            # A scope in which the startup program has not run yet has nothing to change: its first value is `last_lr` then.
             if held is not None and held.get_tensor()._is_initialized():
                 held.get_tensor().set(np.array([rate], dtype))
 
@@ -83,6 +85,7 @@ class LRScheduler:
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what `state_dict` has returned; names that it has not keep their values."""
+        # Names of another version of the scheduler are left out instead of becoming attributes.
         for name in self.state_dict().keys() & state_dict.keys():
             setattr(self, name, state_dict[name])
         self._take(self.last_lr)

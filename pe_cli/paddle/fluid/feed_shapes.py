@@ -15,6 +15,7 @@ from pe_cli.program.ir import EMPTY, Program
 
 #: Shapes that differ from the declared ones, by feed.
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+# Weak: a program that a script drops takes its forms with it.
 _MADE: WeakKeyDictionary[Program, dict[tuple[Any, _Shapes], Program | None]] = WeakKeyDictionary()
 #: Forms of one program that are kept.
 MOST = 16
@@ -37,10 +38,12 @@ def fitted(program: Program, feed: Mapping[str, Any]) -> Program:
                 shapes[name] = shape
     if not shapes:
         return program
+    # Programs count their changes; those of the core do not, and there the number of ops stands for it.
     state = getattr(program, "version", None), len(block.ops)
     key = state, tuple(sorted(shapes.items()))
     kept = _MADE.setdefault(program, {})
     if key not in kept:
+        # The oldest goes first: sequences of ever new lengths must not fill memory with programs.
         while len(kept) >= MOST:
             del kept[next(iter(kept))]
         kept[key] = _refitted(program, shapes)
@@ -60,6 +63,8 @@ def _refitted(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Progra
                 for name, found in zip(names, types.get(slot, ()), strict=False):
                     if name == EMPTY or block.vars[name].type == found:
                         continue
+                    # A parameter whose size would follow from the feed has its size already; the declared program then says what does not
+                    # fit.
                     if block.vars[name].persistable:
                         return None
                     block.vars[name].type = found

@@ -37,6 +37,7 @@ def _find_needed(program: Program) -> list[str]:
     written: set[str] = set()
     found: dict[str, None] = {}
     for op in block.ops:
+        # `free` names are what a loop's body writes before it reads them.
         free = unseen(op)
         for name in op.input_names():
             if name not in written and name not in free and not block.vars[name].persistable:
@@ -117,12 +118,15 @@ def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTens
     plain = not isinstance(value, (np.ndarray, np.generic, LoDTensor))
     array = np.asarray(value)
     wanted = kind.shape
+    # A fixed first axis may also be given once for each device, one behind the other.
     if devices > 1 and wanted[:1] != (-1,) and array.shape[:1] == tuple(devices * w for w in wanted[:1]):
         wanted = array.shape[:1] + wanted[1:]
     fits = array.ndim == len(wanted) and all(w in (-1, g) for w, g in zip(wanted, array.shape, strict=True))
     if not fits:
         raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it")
     if array.dtype != kind.numpy:
+        # Python's numbers have no element type, so they take that of the feed unless a fraction would be lost; arrays have one, and only
+        # widen.
         numbers = plain and array.dtype.kind in "biuf" and not (array.dtype.kind == "f" and kind.numpy.kind in "biu")
         widens = array.dtype.kind in "iub" and kind.numpy.kind in "iu" and np.can_cast(array.dtype, kind.numpy)
         if not (numbers or widens or (plain and array.size == 0)):
@@ -184,6 +188,7 @@ def _split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> lis
         if batched and samples < devices:
             hint = "leave this batch out, or use fewer devices"
             raise FluidValueError(f"'{name}' has {samples} samples for {devices} devices", hint=hint)
+        # A feed without a batch axis goes to all devices whole, or in parts where it holds one for each.
         fixed = program.global_block().vars[name].shape[:1]
         whole = not batched and (not fixed or samples == fixed[0])
         begin = 0
@@ -195,6 +200,7 @@ def _split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> lis
 
 def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
     """Return some rows of a tensor, or some of its outermost sequences."""
+    # A number has no rows to cut.
     if tensor.array.ndim == 0:
         return tensor
     levels = tuple(offsets_name("part", k) for k in range(len(tensor.lod())))

@@ -47,6 +47,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         raise FluidTypeError(f"set_flags takes a dict, got {type(flags).__name__}")
     for name, value in flags.items():
         _FLAGS[_known(name)] = value
+        # Processes that this one starts read their flags from the environment.
         os.environ[name] = str(value)
 
 

@@ -81,6 +81,7 @@ class Block(ir.Block):
             FluidTypeError: there is no such element type; a TypeError.
         """
         undefined = shape is None and not isinstance(type, TensorType)
+        # A scalar float32 stands for a variable without a shape until an op says what it is.
         kind = type if isinstance(type, TensorType) else _type(shape or (), dtype or "float32")
         name = name or self.program.unique("_generated_var")
         known = {k: v for k, v in facts.items() if k in _FACTS}
@@ -88,6 +89,7 @@ class Block(ir.Block):
         if found is not None and not isinstance(type, TensorType):
             if not undefined and not ir.agrees(found.type, kind):
                 raise FluidValueError(f"variable '{name}' is {found.type}, and declared again as {kind}")
+            # Declared again with the same type it is the same variable: scripts create what a layer has created before.
             return found
         return self._add(Variable(self, name, kind, **{"at": self.program.mark.at, "undefined": undefined, **known}))
 
@@ -100,7 +102,9 @@ class Block(ir.Block):
         if not isinstance(type, TensorType):
             type = _type(facts.pop("shape"), facts.pop("dtype", "float32"))
         initializer = facts.pop("initializer", None)
-        facts.pop("optimize_attr", None)
+        rate = (facts.pop("optimize_attr", None) or {}).get("learning_rate")
+        if rate is not None:
+            facts["learning_rate"] = float(rate)
         made = Parameter(self, name, type, **{"persistable": True, "at": self.program.mark.at, **facts})
         self._add(made)
         if initializer is not None:
@@ -117,6 +121,7 @@ class Block(ir.Block):
         """Append an operator; the original's extra keywords are left out."""
         known = {k: v for k, v in more.items() if k in ("index", "at")}
         self.program.version += 1
+        # Attributes that begin with op_ are the original's marks (roles, scopes), which the core keeps as fields of the operator.
         given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_")}
         return super().append_op(type, inputs or {}, outputs or {}, given, **known)
 
@@ -124,6 +129,7 @@ class Block(ir.Block):
         return Operator(**vars(super()._operator(type, inputs, outputs, attrs, at)))
 
     def _infer(self, op: ir.Operator) -> None:
+        # What was created without a shape takes the type that the first op writes to it.
         waiting = [n for n in op.output_names() if getattr(self.vars.get(n), "undefined", False)]
         if waiting:
             types = self.infer(op, lambda name: self.var(name).type)
@@ -197,12 +203,14 @@ class Program(Levels, ir.Program):
         """Return a copy; for_test switches ops to evaluation, and leaves out those of backward and of updates."""
         made = super().clone(for_test)
         assert isinstance(made, Program)
+        # For evaluation, updates and gradients go, and with them what only they made.
         if for_test:
             for block in made.blocks:
                 gone = [op for op in block.ops if op.role in _TRAINING]
                 block.ops = [op for op in block.ops if op.role not in _TRAINING]
                 used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
                 for name in {n for op in gone for n in op.output_names()} - used:
+                    # Persistable variables stay, as the original's clone keeps them: their values are shared through the scope.
                     if not block.vars[name].persistable:
                         del block.vars[name]
         made.readers, made.prints, made.named_arrays = list(self.readers), list(self.prints), dict(self.named_arrays)
@@ -215,8 +223,10 @@ class Program(Levels, ir.Program):
     def unique(self, key: str) -> str:
         """Return a name that no variable has, from the current generator of `unique_name`."""
         call = CALL.get()
+        # Inside a layer with the original's names the layer says what its next variable is called.
         while True:
             name = unique_name.generate(key) if call is None else call.name_of(key)
+            # Another generator may be current than that which named earlier variables: names are counted on until one is free.
             if all(name not in block.vars for block in self.blocks):
                 return name
 
@@ -282,6 +292,7 @@ def adopt(program: ir.Program) -> Program:
         copy = Block(made, block.index)
         made.blocks.append(copy)
         for v in block.vars.values():
+            # The classes of this front have the same fields as the core's, so attributes move over as they are.
             kind = Parameter if isinstance(v, ir.Parameter) else Variable
             copy.vars[v.name] = kind(**{**vars(v), "block": copy})
         copy.ops = [Operator(**vars(replace(op))) for op in block.ops]
@@ -338,6 +349,7 @@ def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[No
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Prefix the ops appended inside, for pictures only; a prefix that comes again beside itself is numbered."""
     program = default_main_program()
+    # Numbered inside the scope around it, not in the whole program.
     taken = program.scopes.setdefault(program.mark.scope, Counter())
     name = prefix or ""
     count, taken[name] = taken[name], taken[name] + 1
@@ -372,23 +384,7 @@ def in_dygraph_mode() -> bool:
 
 
 __all__ = [
-    "Block",
-    "Operator",
-    "Parameter",
-    "Program",
-    "Variable",
-    "as_dtype",
-    "as_sizes",
-    "cpu_places",
-    "cuda_pinned_places",
-    "cuda_places",
-    "default_main_program",
-    "default_startup_program",
-    "device_guard",
-    "get_flags",
-    "is_compiled_with_cuda",
-    "name_scope",
-    "program_guard",
-    "require_version",
-    "set_flags",
+    "Block", "Operator", "Parameter", "Program", "Variable", "as_dtype", "as_sizes", "cpu_places", "cuda_pinned_places", "cuda_places",
+    "default_main_program", "default_startup_program", "device_guard", "get_flags", "is_compiled_with_cuda", "name_scope",
+    "program_guard", "require_version", "set_flags",
 ]  # fmt: skip

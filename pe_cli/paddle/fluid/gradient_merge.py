@@ -104,6 +104,7 @@ class GradientMergeOptimizer:
         for parameter, gradient in pairs:
             if rows_of(parameter.block, gradient.name) is not None:
                 message = f"GradientMergeOptimizer adds up no row-sparse gradient, and '{parameter.name}' has one"
+                # A sum of row-sparse gradients would have to hold all rows that any of the runs touched.
                 raise FluidValueError(message, hint="set is_sparse=False at its embedding")
         program = pairs[0][0].block.program
         block, inner = program.global_block(), self.inner_optimizer
@@ -111,16 +112,19 @@ class GradientMergeOptimizer:
             for parameter, _ in pairs:
                 inner._rate_of(parameter, program, startup)
         with program.role(Role.OPTIMIZE), program.name_scope("gradient_merge"):
+            # Sums outlive a run; they are cleared by the branch that updates, not when a run begins.
             sums = [_zeros(p.name, p.type, startup, p) for p, _ in pairs]
             for (parameter, gradient), kept in zip(pairs, sums, strict=True):
                 block.append_op("sum", {"X": [kept.name, gradient.name]}, {"Out": kept.name}, at=parameter.at)
             now = self._now(program, startup)
+            # What is appended from here on, until `cut`, becomes the branch of every k-th run.
             yes = Outline(block)
             made = inner.apply_gradients([(p, self._total(kept)) for (p, _), kept in zip(pairs, sums, strict=True)], startup)
             for kept in sums:
                 attrs = {"shape": list(kept.shape), "dtype": kept.dtype, "value": 0.0}
                 block.append_op("fill_constant", {}, {"Out": kept}, attrs, at=kept.at)
             yes.cut()
+            # The other branch is empty: nothing but the sums changes in it.
             no = Outline(block)
             no.cut()
             branch(now, yes, no, ([], []))
@@ -142,6 +146,7 @@ class GradientMergeOptimizer:
         """Append what the update gets of a sum."""
         block = kept.block
         name = block.program.unique(f"{kept.name}@TOTAL")
+        # Scaled once per update instead of at every addition: one rounding, as in the original.
         block.append_op("scale", {"X": kept}, {"Out": name}, {"scale": 1.0 / self.k_steps if self.avg else 1.0}, at=kept.at)
         return block.var(name)
 

@@ -58,6 +58,7 @@ class Uniform(core.Uniform):
         self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0
     ) -> None:
         super().__init__(low, high, seed)
+        # The core's classes are frozen; `diagonal` belongs to this one alone.
         object.__setattr__(self, "diagonal", (int(diag_num), int(diag_step), float(diag_val)))
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
@@ -71,11 +72,13 @@ class Uniform(core.Uniform):
         if not count:
             return drawn
         size = product(variable.shape)
+        # The last element of the diagonal must lie inside: count - 1 steps of step + 1 elements.
         if count < 0 or step < 0 or size <= (count - 1) * (step + 1):
             text = f"Uniform: a diagonal of {count} elements {step + 1} apart does not fit '{variable.name}', which is {variable.type}"
             raise FluidValueError(text, hint="use a smaller diag_num or diag_step")
         flat, ids, values, made = (block.program.unique(f"{variable.name}.diagonal") for _ in range(4))
         places = {"shape": [count], "dtype": "int64", "values": [i * (step + 1) for i in range(count)]}
+        # As a vector, so that one scatter writes the diagonal of any shape.
         block.append_op("reshape", {"X": variable.name}, {"Out": flat}, {"shape": [size]})
         block.append_op("assign_value", {}, {"Out": ids}, places)
         block.append_op("fill_constant", {}, {"Out": values}, {"shape": [count], "dtype": variable.dtype, "value": value})

@@ -41,6 +41,7 @@ def embedding(
     ensure_defaults()
     helper = LayerHelper("embedding")
     table = helper.parameter(param_attr, list(size), as_dtype(dtype))
+    # -1 is "no padding id" in the op; negative ids count from the end, as Python's do.
     index = -1 if padding_idx is None else padding_idx % size[0]
     return helper.one("lookup_table_v2", {"W": table, "Ids": input}, {"is_sparse": is_sparse, "padding_idx": index})
 

@@ -42,6 +42,7 @@ def _train(place: CPUPlace | CUDAPlace, places: list[CPUPlace] | list[CUDAPlace]
         rows = np.linspace(-1, 1, 3 * 8, dtype="float32").reshape(8, 3)
         feed = {"x": rows, "y": rows.sum(axis=1, keepdims=True)}
         losses = [float(np.mean(executor.run(program, feed, [loss])[0])) for _ in range(10)]
+    # A loss of NaN also fails here, since no comparison with it is true.
     if not losses[-1] < losses[0]:
         raise EnforceNotMet(f"the loss of a small network went from {losses[0]} to {losses[-1]}", hint="report this")
 

@@ -102,6 +102,7 @@ def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     program = default_main_program() if program is None else program
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     targets = [v.name for v in (target_vars if isinstance(target_vars, (list, tuple)) else [target_vars])]
+    # In the state of evaluation: dropout and batch_norm of an inference model must not train.
     needed = prune(program.clone(for_test=True), targets)
     remote = getattr(program, "remote_values", None)
     needed.remote_values = remote and remote.among({v.name for v in needed.list_vars()})  # type: ignore[attr-defined]
@@ -129,6 +130,7 @@ def load_inference_model(
     path = inside(dirname, model_filename or "__model__")
     with raised_as(FluidValueError):
         data = read_bytes(path)
+    # A JSON text begins with a brace, and no message of the original does.
     if data[:1] != b"{":
         with raised_as(FluidValueError):
             loaded = read_program(data, str(path))
@@ -137,6 +139,7 @@ def load_inference_model(
         program, feeds, fetches = _of_json(path, data)
     load_persistables(executor, dirname, program, params_filename)
     for name in feeds:
+        # Models are fed with other batch sizes, and often other image sizes, than those of the training script.
         setattr(program.global_block().var(name), "any_sizes", True)  # noqa: B010 - adopted: the front's Variable
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
 
@@ -144,6 +147,7 @@ def load_inference_model(
 def _of_model(program: Any, feeds: Sequence[str] | None, fetches: Sequence[str]) -> bytes:
     """Return the file of a program, in the original's form where it has one."""
     try:
+        # Ops that the original does not have, such as fused attention, have no form in its files.
         return of_program(program, feeds, fetches)
     except NotWritten as error:
         warnings.warn(f"{error.message}; the program is kept in a form that is read here alone", stacklevel=3)
@@ -154,6 +158,7 @@ def _of_json(path: Path, data: bytes) -> tuple[Any, list[str], list[str]]:
     """Return the program, feeds and fetches of a model whose program the original has no form for."""
     try:
         model = json.loads(data)
+        # Read as data that anyone may have written: every op and name is verified before it can run.
         program = adopt(from_dict(model["program"]))
         verify(program, read=True)
         feeds, fetches = list(model["feeds"]), list(model["fetches"])
@@ -173,6 +178,7 @@ def save(program: Program, model_path: str) -> None:
     parameters = {v.name: value_of(v, scope) for v in get_program_parameter(program)}
     others = {v.name: value_of(v, scope) for v in get_program_persistable_vars(program) if not is_parameter(v)}
     for ending, values in (("pdparams", parameters), ("pdopt", others)):
+        # The original's files have no arrays without axes.
         arrays = {name: value.reshape(value.shape or (1,)) for name, value in values.items()}
         write_bytes(Path(f"{model_path}.{ending}"), pickled_arrays.write(arrays))
     write_bytes(Path(f"{model_path}.pdmodel"), _of_model(_forward(program), None, ()))
@@ -182,6 +188,7 @@ def _forward(program: Any) -> Any:
     """Return a program without gradients and updates, in the state of training."""
     made = program.clone()
     for block in made.blocks:
+        # Gradient ops of a second derivative may have the role of the loss; they are told by what they are the gradient of.
         block.ops = [op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) and op.definition.is_grad_of is None]
         used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
         block.vars = {name: v for name, v in block.vars.items() if name in used or v.persistable or v.is_data}
@@ -202,6 +209,7 @@ def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array
         FluidValueError: there is no such file, one cannot be read, or none has a value for a variable of var_list; a ValueError.
     """
     path, saved = Path(model_path), _saved(model_path)
+    # A path may be a file of `save` or a folder of older functions; files of `save` win where both are there.
     if saved[0].exists() or not path.exists():
         return read_values(saved[0]) | (read_values(saved[1]) if saved[1].is_file() else {})
     files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "__model__") if path.is_dir() else [path]

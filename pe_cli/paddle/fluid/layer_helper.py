@@ -109,6 +109,7 @@ class LayerHelper:
         self, attr: Any, shape: Any, dtype: Any = None, is_bias: bool = False, default_initializer: Any = None
     ) -> Any:
         """Make a parameter, which the startup program fills; None where attr is False."""
+        # A layer with bias_attr=False has no bias; `append_bias_op` then does nothing.
         if attr is False:
             return None
         kind = as_dtype(dtype or self.input_dtype() or "float32")
@@ -126,6 +127,7 @@ class LayerHelper:
     def create_variable_for_type_inference(self, dtype: Any = None, stop_gradient: bool = False) -> Any:
         """Make a variable that takes the type of what is written to it."""
         name = self._core.program.unique(f"{self.name}.tmp")
+        # float32 without a shape; the first op that writes to it sets the type.
         return self.create_variable(name=name, dtype=as_dtype(dtype or "float32"), stop_gradient=stop_gradient)
 
     create_tmp_variable = create_variable_for_type_inference

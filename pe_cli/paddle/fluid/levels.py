@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 @contextmanager
 def _before_loops(block: Any, index: int) -> Iterator[None]:
     """Move what is appended inside before the loops that are deeper than the block of an index."""
+    # Told by what is new behind the loop's ops, since layers append any number of ops by one call.
     first, names = len(block.ops), set(block.vars)
     yield
     moved, made = block.ops[first:], set(block.vars) - names
     del block.ops[first:]
     begin = OPEN[index].begin
     block.ops[begin:begin] = moved
+    # Loops that are still open know their ops by number, which moved on.
     for outline in OPEN[index:]:
         outline.moved_on(len(moved), made)
 
@@ -39,6 +41,7 @@ class Levels:
         block, depth = self.blocks[0], len(OPEN)
         if not depth or OPEN[-1].block is not block:
             return block
+        # A copy with another index: scripts ask for the block's number, and append to it as to the block itself.
         made = copy.copy(block)
         made.index, made.parent_idx = depth, depth - 1
         return made
@@ -51,6 +54,7 @@ class Levels:
     @current_block_idx.setter
     def current_block_idx(self, index: int) -> None:
         above, self._above = self._above, None
+        # Setting the index again ends what an earlier setting began.
         if above is not None:
             above[1].__exit__(None, None, None)
         if index < len(OPEN):

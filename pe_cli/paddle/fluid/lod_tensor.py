@@ -64,6 +64,7 @@ class LoDTensor:
         Raises:
             FluidValueError: offsets do not start at 0, or fall.
         """
+        # Offsets begin at 0 and do not fall; whether they end at the number of rows is asked when the tensor is fed.
         if any(list(level) != sorted(level) or list(level[:1]) != [0] for level in lod):
             raise FluidValueError(f"offsets start at 0 and do not fall, got {list(lod)}")
         self._offsets = [[int(o) for o in level] for level in lod]
@@ -78,6 +79,7 @@ class LoDTensor:
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Return whether every level says how the next one is cut, and the last one how the rows are."""
+        # Each level counts the sequences of the next, and the last one the rows.
         sizes = [len(level) - 1 for level in self._offsets[1:]] + [len(self._array) if self._array is not None else 0]
         return (
             all(level[-1] == size for level, size in zip(self._offsets, sizes, strict=True)) if self._offsets else True
@@ -85,6 +87,7 @@ class LoDTensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = self._value()
+        # Always a copy: writing into an array that a script took must not change the tensor.
         return value.astype(dtype) if dtype is not None else value.copy()
 
     def __len__(self) -> int:
@@ -137,6 +140,7 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         lengths = [len(sequence) for sequence in data]
         if not recursive_seq_lens or [lengths] != [list(recursive_seq_lens[-1])]:
             raise FluidValueError(f"the data has sequences of {lengths}, recursive_seq_lens is {recursive_seq_lens}")
+        # Sequences of ids become a column, as fluid's examples feed words.
         flat = np.concatenate([np.asarray(s) for s in data], axis=0).astype("int64")
         return create_lod_tensor(flat.reshape(len(flat), 1), recursive_seq_lens, place)
     if not isinstance(data, np.ndarray):

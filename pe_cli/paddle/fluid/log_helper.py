@@ -15,6 +15,7 @@ def get_logger(name: str, level: int, fmt: str | None = None) -> logging.Logger:
     """
     logger = logging.getLogger(name)
     logger.setLevel(level)
+    # A second call for the same name must not write every message twice.
     if not logger.handlers:
         handler = logging.StreamHandler()
         if fmt:

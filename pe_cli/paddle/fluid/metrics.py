@@ -22,6 +22,7 @@ class MetricBase:
         return self._name
 
     def _states(self) -> dict[str, Any]:
+        # Public attributes are the counts, as in the original, where classes of scripts rely on it.
         return {k: v for k, v in vars(self).items() if not k.startswith("_")}
 
     def reset(self) -> None:
@@ -50,6 +51,7 @@ def _labels(preds: Any, labels: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[A
         raise FluidValueError("preds and labels must be arrays")
     if len(preds) != len(labels):
         raise FluidValueError(f"there are {len(preds)} preds for {len(labels)} labels")
+    # Rounded to the nearest label, as the original does.
     return np.rint(preds).astype("int32").ravel(), labels.ravel()
 
 
@@ -142,6 +144,7 @@ class Auc(MetricBase):
         Raises:
             FluidValueError: a probability outside [0, 1], or not a label for each; a ValueError.
         """
+        # Bins of equal width; 1 has the last one by itself.
         bins = (np.asarray(preds)[:, 1] * self._bins).astype("int64")
         truth = np.asarray(labels).ravel() != 0
         if len(bins) != len(truth) or (bins < 0).any() or (bins > self._bins).any():
@@ -156,6 +159,7 @@ class Auc(MetricBase):
 
     def eval(self) -> float:
         """Return the area by trapezoids, 0 where one class is absent."""
+        # From the highest probability down: moving the threshold past one bin adds its samples to those called positive.
         hits = np.concatenate([[0], np.cumsum(self.positive[::-1])])
         false = np.concatenate([[0], np.cumsum(self.negative[::-1])])
         area = float(np.sum(np.diff(false) * (hits[1:] + hits[:-1]) / 2))
@@ -194,6 +198,7 @@ def _count(given: Any) -> Any:
     """
     if np.size(given) != 1:
         raise FluidValueError(f"a count must be one number, got {given!r}")
+    # Counts stay arrays where they were: the original's results then print as arrays.
     return given if isinstance(given, np.ndarray) else int(given)
 
 

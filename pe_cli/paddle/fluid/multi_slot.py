@@ -47,6 +47,7 @@ def marked(lines: Iterable[tuple[int, str]], file: str, slots: Sequence[Slot], k
     for number, line in lines:
         marks, rest = {}, line
         for kind in kinds:
+            # A mark is two words, so what follows is split twice.
             head, _, rest = rest.strip().partition(" ")
             marks[kind], _, rest = rest.partition(" ")
             if head != "1" or not marks[kind]:
@@ -71,6 +72,7 @@ def to_batch(instances: Sequence[Sequence[np.ndarray[Any, Any]]], slots: Sequenc
         if not slot.is_dense:
             out[slot.name] = LoDTensor(flat.reshape(-1, 1), [[len(v) for v in values]])
             continue
+        # Sizes that are not known are left out of a dense slot's shape: its values are one row for each instance.
         shape = [len(values), *(s for s in slot.shape if s != -1)] if slot.shape else [len(values), -1]
         try:
             out[slot.name] = flat.reshape(shape)
@@ -120,6 +122,7 @@ def piped_lines(file: str, pipe_command: str, download_command: str = "") -> Ite
     with contextlib.ExitStack() as files:
         source: IO[bytes] | None
         if download_command:
+            # $0 is the file: its name is an argument and no part of the command, whatever characters it has.
             begun.append(subprocess.Popen(["sh", "-c", f'{download_command} "$0"', file], stdout=subprocess.PIPE))
             source = begun[0].stdout
         else:
@@ -130,8 +133,10 @@ def piped_lines(file: str, pipe_command: str, download_command: str = "") -> Ite
         begun.append(subprocess.Popen(["sh", "-c", pipe_command], stdin=source, stdout=subprocess.PIPE, text=True, errors="replace"))
         written = begun[-1].stdout
         assert written is not None
+        # Empty lines are counted, so that numbers in messages are those of the command's output.
         yield from ((number, line) for number, line in enumerate(written, 1) if line.strip())
     for process, command in zip(begun, [download_command, pipe_command][-len(begun) :], strict=True):
+        # Only after all lines were read: a command that fails late may have written some.
         process.communicate()
         if process.returncode:
             raise PeError(f"{file}: '{command}' ended with exit code {process.returncode}", code=ExitCode.DATA, hint="run it by hand")

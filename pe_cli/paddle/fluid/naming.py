@@ -65,6 +65,7 @@ class Call:
 
     def name_of(self, key: str) -> str:
         """Return the next name of a key: of a variable that may be no output, of state, or of something else."""
+        # Temporaries are numbered apart (`at_`), as the layer may need more or fewer of them than the original.
         if key == f"{self.prefix}.tmp":
             self.made += 1
             return f"{self.prefix}.at_{self.made - 1}"
@@ -87,6 +88,7 @@ def named(fn: Callable[..., Any], naming: Callable[[Mapping[str, Any]], Naming |
     @functools.wraps(fn)
     def layer(*args: Any, **given: Any) -> Any:
         values = {**dict(zip(order, args, strict=False)), **given}
+        # Layers that a layer calls are part of it, and name nothing by themselves.
         how = naming(values) if CALL.get() is None else None
         made = functools.partial(fn, *args, **given)
         return made() if how is None else appended(made, how, values.get("name"), acts=values.get("act") is not None)
@@ -115,6 +117,7 @@ def appended(make: Callable[[], Any], how: Naming, name: Any = None, *, acts: bo
 
 @contextmanager
 def _call(how: Naming, name: Any) -> Iterator[Call]:
+    # The original's layer uses up names of other layers that it is made of; these are counted as well, so that later layers have its names.
     for key, count in how.before.items():
         for _ in range(count):
             unique_name.generate(key)
@@ -137,10 +140,13 @@ def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, 
     first, known = before
     fresh = {name for name in list(block.vars)[known:] if name.startswith(f"{call.prefix}.at_")}
     outputs = [v for v in dict.fromkeys(_flat(out)) if v.name in fresh]
+    # A bias and an activation come last in the original and use up a number each; where they are there, the layer's output has the last
+    # one.
     added = 0 if how.exact else int(acts) + sum(
         op.definition.has(AlongChannels) and any(isinstance(block.vars.get(n), Parameter) for n in op.inputs.get("Y", ()))
         for op in block.ops[first:]
     )
+    # Several layers may have one name by the script's choice; numbers then go on.
     start = unique_name.generator.ids[f"{call.prefix}.tmp"]
     names: dict[str, str] = {}
     last = start + how.count + added - 1
@@ -156,6 +162,7 @@ def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, 
         number = start + (how.count + added - 1 if added and i == 0 else spec + max(0, i - len(how.outputs) + 1))
         last = max(last, number)
         names[v.name] = f"{call.prefix}.tmp_{number}"
+    # Where a script uses such a name already, the layer's own names stay, instead of two variables with one.
     if not any(name in block.vars for name in names.values()):
         block.rename_vars(names, first)
         unique_name.generator.ids[f"{call.prefix}.tmp"] = last + 1

@@ -78,10 +78,12 @@ def img_conv_group(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     )
     out = input
     for filters, padding, size, attr, normalised, rate in zip(conv_num_filter, *facts, strict=True):
+        # With normalisation between them, the activation belongs behind the normalisation.
         act = None if normalised else conv_act
         out = layers.conv2d(out, filters, size, padding=padding, param_attr=attr, act=act)
         if normalised:
             out = layers.batch_norm(out, act=conv_act)
+            # Rates near 0 mean none, as the original's comparison has it.
             out = layers.dropout(out, rate) if rate > 1e-3 else out
     return layers.pool2d(out, pool_size, pool_type, pool_stride)
 
@@ -120,10 +122,12 @@ def scaled_dot_product_attention(
         raise FluidValueError(f"queries {queries}, keys {keys} and values {values} do not fit")
     if keys.shape[-1] % num_heads or values.shape[-1] % num_heads:
         raise FluidValueError(f"{num_heads} heads do not divide the widths {keys.shape[-1]} and {values.shape[-1]}")
+    # With one head the original projects nothing.
     if num_heads > 1:
         queries, keys, values = (
             layers.fc(v, v.shape[-1], num_flatten_dims=2) for v in (queries, keys, values)
         )
+    # Without dropout everything is one fused op; dropout is on the weights, which that op does not keep.
     if not dropout_rate:
         return layers.attention(queries, keys, values, num_heads=num_heads)
     width = keys.shape[-1] // num_heads

@@ -41,6 +41,7 @@ class _Adapter(Optimizer):
     def __init__(self, *args: Any, **given: Any) -> None:
         if len(args) > len(self._order):
             raise FluidTypeError(f"{type(self).__name__} takes {len(self._order)} arguments at most, got {len(args)}")
+        # The original takes arguments by place; the core's optimizers, by name alone.
         for name, value in zip(self._order, args, strict=False):
             if name in given:
                 raise FluidTypeError(f"{type(self).__name__} got '{name}' twice")
@@ -48,6 +49,7 @@ class _Adapter(Optimizer):
         self._parameters = given.pop("parameter_list", None)
         self._excludes = given.pop("exclude_from_weight_decay_fn", None) if isinstance(self, adaptive_moments.Lamb) else None
         given.pop("multi_precision", None)
+        # Adam alone can leave rows without a gradient as they are.
         if not isinstance(self, adaptive_moments.Adam):
             given.pop("lazy_mode", None)
         if given.get("parameters") is not None:
@@ -62,6 +64,7 @@ class _Adapter(Optimizer):
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         if isinstance(given.get("learning_rate"), LRScheduler):
             given["learning_rate"] = Fed(given["learning_rate"])
+        # Decays may be variables in scripts. The core's optimizer is made with the usual numbers, and `_update` reads the variables.
         self._betas = {name: given.pop(name) for name in variable_betas.FIRST if isinstance(given.get(name), Variable)}
         given |= {name: variable_betas.FIRST[name] for name in self._betas}
         super().__init__(**given)
@@ -88,6 +91,7 @@ class _Adapter(Optimizer):
     def _keep_unread(self, parameter: Any, startup: Program) -> None:
         """Make what the original keeps and no update reads, so that its files have a place for everything."""
         program, start = parameter.block.program, startup.global_block()
+        # One rate for the whole program, made with the first parameter.
         if not self.takes_rate and parameter is program.global_block().parameters()[0]:
             self._common_rate(program, startup, parameter.dtype)
         for what, value, shape in _unread(self, parameter):
@@ -104,6 +108,7 @@ class _Adapter(Optimizer):
             raise FluidTypeError(f"{type(self).__name__} takes its decays as numbers", hint="Adam takes variables, too")
         block, like = parameter.block, parameter.dtype
         numbers = {name: float(getattr(self, name)) for name in variable_betas.FIRST if name not in self._betas}
+        # Those that are numbers become constants, since the op that reads variables reads all of them so.
         fixed = {
             name: LayerHelper("adam").one("fill_constant", {}, {"shape": [1], "dtype": like, "value": value})
             for name, value in numbers.items()
@@ -154,6 +159,7 @@ class _Adapter(Optimizer):
 
         if not tables:
             return append()
+        # A program that servers take over needs the update for rows of tables: what is appended here can be taken back and appended anew.
         program.undone = undone = Undone((program, startup), for_rows)  # type: ignore[attr-defined]
         made = append()
         undone.done(tables)
@@ -172,6 +178,8 @@ class _Adapter(Optimizer):
         Gradients of tables are whole where the update takes no rows alone, and where a decay moves all rows, as it does in the original.
         """
         takes_rows = "Rows" in {slot.name for slot in find(self.op).inputs}
+        # The original makes whole gradients of tables wherever its update, or a decay, moves all rows; so the look-up is changed before
+        # gradients are appended.
         if not (takes_rows and self._for_rows):
             for op in sparse_tables(loss.block, self.regularization if takes_rows else True):
                 op.attrs["is_sparse"] = False
@@ -198,6 +206,7 @@ def _unread(optimizer: Any, parameter: Any) -> list[tuple[str, float, tuple[int,
 
 def _adapted(base: type[Optimizer]) -> type[Optimizer]:
     names = list(inspect.signature(base).parameters)
+    # parameter_list stands before these arguments in the original's signatures.
     at = next((i for i, name in enumerate(names) if name in ("use_nesterov", "regularization")), len(names))
     order = (*names[:at], "parameter_list", *names[at:])
     facts = {"__doc__": base.__doc__, "__module__": __name__, "_own_decay": "weight_decay" in names, "_order": order}

@@ -54,6 +54,7 @@ class ParallelExecutor:
         if not isinstance(program, Program):
             raise FluidTypeError(f"main_program must be a Program, got {type(program).__name__}")
         places = default_places(use_cuda)
+        # The strategy carries them to the runner; one that was given is changed, as in the original.
         if num_trainers != 1:
             build_strategy = build_strategy or BuildStrategy()
             build_strategy.num_trainers, build_strategy.trainer_id = num_trainers, trainer_id

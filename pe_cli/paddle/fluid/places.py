@@ -111,6 +111,7 @@ def cpu_num() -> int:
     """
     text = os.environ.get("CPU_NUM")
     if text is None:
+        # Written down, so that programs which this one starts use as many devices.
         os.environ["CPU_NUM"] = "1"
         return 1
     if not text.strip().isdigit() or int(text) < 1:
@@ -128,12 +129,15 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
 
     Raises:
         EnforceNotMet: there is none; a RuntimeError.
+        FluidValueError: FLAGS_selected_gpus has no numbers; a ValueError.
     """
     there = cuda_device_count()
     if not there:
         raise EnforceNotMet("there is no CUDA device", hint="use cpu_places()", code=ExitCode.DEVICE)
     if device_ids is None:
         chosen = os.environ.get("FLAGS_selected_gpus")  # noqa: SIM112 (its name)
+        if chosen and not all(i.strip().isdigit() for i in chosen.split(",")):
+            raise FluidValueError(f"FLAGS_selected_gpus is {chosen!r}", hint="numbers of GPUs with commas between them, 0,1 for example")
         device_ids = [int(i) for i in chosen.split(",")] if chosen else range(there)
     elif isinstance(device_ids, int):
         device_ids = [device_ids]
@@ -162,6 +166,7 @@ def core_places(places: Sequence[Any]) -> tuple[Place, ...]:
                 raise EnforceNotMet(text, hint=hint, code=ExitCode.DEVICE)
             out.append(Place("cuda", place.device_id))
         elif isinstance(place, (CPUPlace, CUDAPinnedPlace)):
+            # The CPU's devices are threads of one machine: the number tells them apart.
             out.append(Place("cpu", i))
         else:
             raise FluidTypeError(f"{place!r} is no place", hint="CPUPlace() or CUDAPlace(0)")

@@ -42,6 +42,7 @@ class Setting:
     @property
     def key(self) -> Key:
         """Which core scope it runs in."""
+        # With Reduce on several devices each owns some parameters, and all share one copy.
         alone = self.build.reduce_strategy == "Reduce" and len(self.places) > 1
         return self.places, alone if self.shared is None else self.shared
 
@@ -77,6 +78,7 @@ class Prepared:
             EnforceNotMet: a variable has no value; a RuntimeError.
         """
         changes = root.changes
+        # `changes` counts what anyone wrote into the scope: while it stands still, all values are where the last step left them.
         if changes == self.settled:
             return changes
         for name, kind in self.reads.items():
@@ -98,6 +100,7 @@ class Prepared:
         if changes != self.settled:
             root.wrote(key, self.writes)
             changes += bool(self.writes)
+        # Another thread may have written between the two looks.
         # Where somebody else wrote meanwhile, the next run looks again.
         self.settled = changes if root.changes == changes else -1
 
@@ -129,13 +132,16 @@ def prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]
     known = _LASTING.get(program)
     if known is None or known[0] != version:
         block = program.global_block()
+        # Types of variables that ops have not settled yet would make a store that no later program fits.
         types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
         known = _LASTING[program] = version, types
     types = known[1]
     store: Store = root.store(setting.key, types)
     kept = store.executors.setdefault(program, {})
+    # Everything that changes a plan: the program, how it is run, what is fed, the seed, and the flag that checks for NaN.
     key = (version, setting, fed, levels, program.random_seed, _check_nan_inf())
     if key not in kept:
+        # Random ops go on where another form of the program was: a new feed must not repeat the first step's draws.
         steps = max((p.steps for p in kept.values()), default=0)
         kept[key] = _made(program, store, setting, fed, levels, types)
         kept[key].steps = steps
@@ -162,6 +168,7 @@ def _made(
     block = copy.global_block()
     for v in block.vars.values():
         v.is_data = v.is_data or v.name in fed
+        # A persistable variable that is fed counts as data in this form.
         v.persistable = v.name in types and v.name not in fed
     seed = seed_of(program)
     executor = CoreExecutor(
@@ -178,6 +185,7 @@ def _made(
     written: set[str] = set()
     reads = {}
     for op in block.ops:
+        # Read before any op writes it: only then its value has to be there already.
         reads.update({n: keeps[n] for n in op.input_names() if n in keeps and n not in written})
         written.update(op.output_names())
     writes = [n for n in keeps if n in written]

@@ -30,12 +30,14 @@ class Recorder:
         try:
             yield
         finally:
+            # Asked afterwards, so that a profiler that a step's hook starts has that step.
             if self.on:
                 self.steps.append((name, begin, time.perf_counter() - begin))
 
     def table(self, order: str | None) -> str:
         """Return a line for every kind of step, in the order asked for."""
         rows = []
+        # In the order of the first appearance, which is the program's.
         for name in dict.fromkeys(n for n, _, _ in self.steps):
             took = [s for n, _, s in self.steps if n == name]
             rows.append((name, len(took), sum(took), max(took), min(took), sum(took) / len(took)))

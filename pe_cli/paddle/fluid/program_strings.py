@@ -17,6 +17,7 @@ def of_string(data: str | bytes) -> Program:
         FluidValueError: a message that is damaged, or has operators that are not read; a ValueError.
         PeError: see `pe_cli.program.text_forms.from_string`.
     """
+    # Texts and JSON have no zero byte, and a message of protobuf with lengths and numbers always does.
     if isinstance(data, bytes) and b"\0" in data:
         with raised_as(FluidValueError):
             return read_program(data, "the string").program

@@ -14,6 +14,7 @@ def freed(program: Program) -> Program | None:
         program: not changed.
     """
     ops = program.global_block().ops
+    # Where another op reads a result, its declared shape is what that op was built for.
     read = {n for o in ops for n in o.input_names()}
     places = [i for i, o in enumerate(ops) if o.type == "py_func" and o.outputs.get("Out") and read.isdisjoint(o.output_names())]
     if not places:

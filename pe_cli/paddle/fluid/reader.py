@@ -41,6 +41,7 @@ def _column(v: Variable, values: Sequence[Any]) -> Any:
     return _shaped(v.name, array, v.type)
 
 
+# Sizes that are not declared are taken as the samples have them.
 def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
     sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
     if -1 in sizes:
@@ -54,6 +55,7 @@ def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndar
 def _sequences(v: Variable, values: Sequence[Any], levels: int) -> LoDTensor:
     lengths: list[list[int]] = []
     flat: Sequence[Any] = values
+    # One level after the other is opened; each says how many parts its sequences have.
     for _ in range(levels):
         lengths.append([len(s) for s in flat])
         flat = [item for s in flat for item in s]
@@ -97,6 +99,7 @@ class GeneratorLoader:
         self.iterable, self.return_list, self.drop_last = iterable, return_list, drop_last
         self._batches: Callable[[], Iterable[Any]] | None = None
         self._running: Iterator[Any] | None = None
+        # A reader that is not iterable belongs to the program that it feeds, which asks it in every run.
         if not iterable:
             program = self.feed_list[0].block.program if self.feed_list else default_main_program()
             getattr(program, "readers", []).append(self)
@@ -132,6 +135,7 @@ class GeneratorLoader:
         if self._batches is None:
             raise FluidValueError("the reader has no generator yet", hint="call set_sample_list_generator first")
         for feed in self._batches():
+            # As the original returns them: a list with one feed for each device, a list of arrays, or the feed itself.
             yield list(feed.values()) if self.return_list else [feed] if self._wraps() else feed
 
     def __call__(self) -> Iterator[Any]:
@@ -164,6 +168,7 @@ class GeneratorLoader:
             return {}
         found = next(self._running, None)
         if found is None:
+            # An exception and not an end: scripts of the original catch it to end an epoch.
             raise EOFException("the reader has no more batches: call reset, then start")
         return dict(found)
 

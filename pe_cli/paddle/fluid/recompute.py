@@ -63,6 +63,7 @@ class RecomputeOptimizer:
         if self._checkpoints is None:
             raise FluidValueError("RecomputeOptimizer has no checkpoints", hint="call _set_checkpoints([...]) first")
         ops = loss.block.ops
+        # Only ops of the forward pass make checkpoints; gradients may write variables of the same names.
         makers = {name: place for place, op in enumerate(ops) if op.role is Role.FORWARD for name in op.output_names()}
         names = [c if isinstance(c, str) else c.name for c in self._checkpoints]
         for name in names:

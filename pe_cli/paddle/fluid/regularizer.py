@@ -36,6 +36,7 @@ def append_regularization_ops(parameters_and_grads: Sequence[Any], regularizatio
     Returns:
         (parameter, gradient) with the decay in it.
     """
+    # Parameters without a gradient keep their place in the result, with None.
     pairs = [(p, g) for p, g in parameters_and_grads if g is not None]
     decayed = {p.name: g for p, g in core.regularize(pairs, regularization, [g for _, g in pairs])}
     return [(p, decayed.get(p.name)) for p, _ in parameters_and_grads]

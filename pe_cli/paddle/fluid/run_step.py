@@ -45,6 +45,7 @@ def wanted_of(program: Program, fetch_list: Any) -> list[Wanted]:
     for wanted in _flat(fetch_list or []):
         name = wanted if isinstance(wanted, str) else getattr(wanted, "name", None)
         if isinstance(name, str) and name in arrays:
+            # An array that a loop has written stands for as many variables as it has entries.
             found.append(arrays[name].written())
             continue
         if not isinstance(wanted, (str, Variable)) or name is None:
@@ -89,7 +90,9 @@ def run(
     """
     root = scope.root()
     shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
+    # What `Print` layers show is fetched with the rest, and dropped from the result below; each name once.
     wanted, fetches = fetches, list(dict.fromkeys([*fetches, *(n for p in shown for n in p.names)]))
+    # A startup program without parameters has nothing to run.
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     cut = _cut(program)
@@ -123,6 +126,7 @@ _CUT: WeakKeyDictionary[Program, tuple[int, DynamicProgram | None]] = WeakKeyDic
 def _cut(program: Program) -> DynamicProgram | None:
     """Return the parts of a program, None for one that runs as a whole."""
     version = version_of(program)
+    # Weak, and by version: the parts are made again when a script has appended something.
     if program not in _CUT or _CUT[program][0] != version:
         free = freed(program) or program
         _CUT[program] = version, DynamicProgram(free.clone()) if is_dynamic(free) else None
@@ -160,13 +164,16 @@ def _run_once(
     program: Program, root: Scope, setting: Setting, parts: Sequence[Mapping[str, Any]], fetches: Sequence[str], step: Step
 ) -> list[dict[str, Any]]:
     """Run a program, or a part of one, as one plan; values as parts of a program hand them on."""
+    # Preparing changes what all threads share: plans and stores. Steps themselves run side by side.
     with PREPARING:
         ready = prepare(program, root, setting, frozenset(parts[0]), feeding.levels_of(parts))
     changes = ready.settle(root, setting.key)
     sequences, read = ready.executor.sequences, ready.executor.read
     told = Told(setting.peers) if setting.peers else None
     mine = [feeding.arrays_of(part) for part in parts]
+    # Shapes that depend on the longest sequence must agree over all trainers, who therefore tell each other.
     whole = sequences.complete(mine, told.longest) if told else sequences.complete(mine)
+    # Offsets that nothing reads stay on the host.
     arrays = [{name: a for name, a in part.items() if name in read or name in fetches} for part in whole]
     with PREPARING:
         batch = ready.executor.batch_of(arrays, step.sizes, fetches, told)
@@ -188,6 +195,7 @@ def _run_once(
 
 def _number(ready: Prepared, program: Program) -> int:
     """Return the number that random ops depend on; a program that only initialises draws the same every time."""
+    # A startup program with a seed gives the same first values every time that it is run, as in the original.
     return 0 if program.random_seed and ready.initialises else ready.steps
 
 
@@ -198,11 +206,21 @@ def has_backward(program: Program) -> bool:
 
 def merged(values: Sequence[Array]) -> Array:
     """Join per-device values along axis 0; a scalar counts as [1]."""
+    # A number of each device becomes a row of its own.
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
 
 
-class _One(np.ndarray[Any, Any]):
-    """One number in a list: scripts print it with %f, as early NumPy let them."""
+class Fetched(np.ndarray[Any, Any]):
+    """A fetched array, of which a part of one element counts as a number: scripts print it with %f, as early NumPy let them.
+
+    What is computed of it is one, too; pickles of it are those of a plain array.
+    """
+
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else array.view(Fetched)
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
@@ -224,4 +242,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    return value.array.view(_One) if value.array.size == 1 else value.array
+    return value.array.view(Fetched)

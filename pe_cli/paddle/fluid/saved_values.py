@@ -60,6 +60,7 @@ def get_parameter_value_by_name(name: str, executor: Any, program: Any = None) -
 def value_of(var: Variable, scope: Any) -> Array:
     """Return what a file has of a variable: its value in a scope; for a row of weights that no op reads, those weights."""
     joined = getattr(var, "joined", None)
+    # Some of the original's layers keep one long vector for what are several parameters here.
     if joined is None:
         return np.asarray(scope.read(var.name))
     return np.concatenate([np.ravel(scope.read(name)) for name in joined])
@@ -76,6 +77,7 @@ def inside(folder: Any, name: str) -> Path:
     """
     base = Path(folder).resolve()
     path = (base / name).resolve()
+    # Names come from files and scripts: `../x` or an absolute path must not leave the folder.
     if base not in path.parents:
         raise FluidValueError(f"'{name}' leads out of {folder}")
     return path
@@ -161,6 +163,7 @@ def save_persistables(executor: Any, dirname: Any, main_program: Any = None, fil
         return
     if filename is not None:
         raise FluidValueError("a trainer's program saves every variable in a file of its own", hint="leave filename out")
+    # Trainers have no values of these, so reading them from the scope would fail.
     elsewhere = set(remote.names)
     save_vars(executor, dirname, main_program, None, lambda v: v.persistable and v.name not in elsewhere)
     for name, value in remote.taken(Path(dirname), executor) if remote.are_saved else ():
@@ -181,6 +184,7 @@ def load_vars(
         FluidValueError: a file or variable is missing, or a shape does not fit; a ValueError.
     """
     chosen = [v for v in _chosen(main_program, vars, predicate) if not v.is_data]
+    # Sorted, as a joined file has no names: the n-th tensor belongs to the n-th name.
     # the original puts tensors into one file in the order of their names
     found = read_values(inside(dirname, filename), sorted(v.name for v in chosen)) if filename is not None else {}
     if filename is None:
@@ -210,6 +214,7 @@ def set_values(chosen: Iterable[Variable], values: Mapping[str, Array]) -> None:
         if v.name not in values:
             raise FluidValueError(f"the file has no value for '{v.name}'")
         value = values[v.name]
+        # The original knows no scalars: a number is an array of one.
         if {value.shape, v.shape} == {(), (1,)}:
             value = value.reshape(v.shape)
         if value.shape != v.shape or value.dtype != v.type.numpy:

@@ -147,6 +147,7 @@ class Scope:
         if not where:
             hint = did_you_mean(name, [n for n in self._newest if n != name]) or "run the startup program first"
             raise EnforceNotMet(f"variable '{name}' has no value yet", hint=hint)
+        # The host's value needs no copy from a device; where it is not the newest, `None` is not among the places.
         if None in where:
             return self._host[name].copy()
         return self._stores[next(iter(where))].scope.get(name)  # type: ignore[index]
@@ -155,6 +156,7 @@ class Scope:
         """Return copies of some rows of a variable's newest value, device 0's, without a copy of all of them on CPUs."""
         where = self._newest.get(name) or {None}
         if None in where:
+            # One may be there and not the newest; `read` then fetches it.
             whole = self._host[name] if name in self._host else self.read(name)
             return np.asarray(whole[numbers])
         scope = self._stores[next(iter(where))].scope  # type: ignore[index]
@@ -172,6 +174,7 @@ class Scope:
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Write a value."""
         self.var(name)
+        # Whatever cores held before is older from now on, and is brought again when a run needs it.
         self._host[name] = value
         self._newest[name] = {None}
         self.changes += 1
@@ -179,8 +182,10 @@ class Scope:
     def store(self, key: Key, types: Mapping[str, TensorType]) -> Store:
         """Return a core scope whose variables are of these types, or not there yet."""
         found = self._stores.get(key)
+        # By identity: a step compares no types while the program stays the same.
         if found and any(types is known for known in found.agreed):  # as in a step before
             return found
+        # The type changed: values that only this store has move to the host before it goes.
         if found and any(name in found.scope and found.scope.type(name) != kind for name, kind in types.items()):
             self._move_out(key)
             found = None
@@ -211,6 +216,7 @@ class Scope:
             if not where or key in where:
                 continue
             value = self.read(name)
+            # The original has no scalars; [1] and a number are the same variable.
             if value.size == kind.size and value.shape != kind.shape and {value.shape, kind.shape} <= {(), (1,)}:
                 value = value.reshape(kind.shape)
             if value.shape != kind.shape:
@@ -232,10 +238,12 @@ class Scope:
         for name in names:
             self.var(name)
             self._host.pop(name, None)
+            # The newest value is on these places alone: host and other stores are older now.
             self._newest[name] = {key}
         self.changes += bool(names)
 
 
+# A stack, since guards nest; its first scope is the process's.
 _STACK: list[Scope] = [Scope()]
 
 

@@ -73,6 +73,7 @@ class RemoteValues:
         Raises:
             EnforceNotMet: a server is lost, or the disk is full; a RuntimeError.
         """
+        # Answers are bounded by what was asked: a chunk of rows, or the largest variable that is asked for whole.
         most = max((self._types[n].nbytes for n in self.names if self._types[n].nbytes < CHUNK), default=0)
         with raised_as(EnforceNotMet):
             servers = connections.link(list(self._kept), self._trainer, 2 * max(CHUNK, most) + SLACK, owner, deadline())
@@ -81,12 +82,14 @@ class RemoteValues:
 
     def _whole(self, servers: Servers, name: str, folder: Path) -> Array:
         kind = self._types[name]
+        # Large variables are put together in a mapped file, so that memory holds a few chunks only.
         found = room(kind.shape, kind.numpy, folder, MAPPED)
         for endpoint, kept in self._kept.items():
             for each in (k for k in kept if k.whole == name):
                 if each.begin is None:
                     return _asked(servers, endpoint, each, ())
                 rows = each.type.shape[0]
+                # Rows of a chunk; at least one, even where a row is larger than a chunk.
                 step = max(1, CHUNK * max(1, rows) // max(1, each.type.nbytes))
                 for first in range(0, rows, step):
                     last = min(rows, first + step)

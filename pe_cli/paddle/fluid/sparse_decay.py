@@ -32,6 +32,7 @@ class Undone:
     def __init__(self, programs: tuple[Any, Any], append: Callable[[], Any]) -> None:
         self._blocks = [program.global_block() for program in programs]
         self._before = [(list(block.ops), dict(block.vars)) for block in self._blocks]
+        # The generator's counters as well, so that the second attempt gives the same names.
         self._ids = Counter(unique_name.generator.ids)
         self._append = append
         self.tables: list[Operator] = []
@@ -43,6 +44,7 @@ class Undone:
 
     def again(self) -> None:
         """Append the ops once more, for rows; nothing where others follow them."""
+        # A script that has appended something since would lose it.
         if not self.tables or len(self._blocks[0].ops) != self._count:
             return
         for block, (ops, names) in zip(self._blocks, self._before, strict=True):

@@ -100,10 +100,12 @@ class _Strategy:
     fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
+        # Past `__setattr__`, which reads both of them.
         object.__setattr__(self, "_values", {name: option.default for name, option in self.options.items()})
         object.__setattr__(self, "_frozen", False)
 
     def __getattr__(self, name: str) -> Any:
+        # By the dictionary: copying and unpickling ask for attributes before `__init__` has run.
         values = self.__dict__.get("_values", {})
         if name in values:
             return values[name]
@@ -120,6 +122,7 @@ class _Strategy:
             )
         option = self.options[name]
         value = _checked(f"{kind}.{name}", option, value)
+        # The core has no field for it, so setting it could only be a promise that is not kept.
         if value != option.default and name not in self.fields and not option.why:
             hint = f"leave it at {_plain(option.default)!r}"
             raise NotThereYet(f"{kind}.{name} = {_plain(value)!r} is not there yet", hint=hint)
@@ -157,6 +160,7 @@ def _checked(what: str, option: Option, value: Any) -> Any:
             raise kind(f"{what} must be one of {known}, got {value!r}")
         return members(value)
     kinds = option.kinds or (type(default),)
+    # bool is a subclass of int, and True is no number of threads.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise FluidTypeError(f"{what} must be {' or '.join(k.__name__ for k in kinds)}, got {value!r}")
     if isinstance(value, int) and value < 0:
@@ -179,6 +183,7 @@ class BuildStrategy(_Strategy):
     def core(self) -> core.BuildStrategy:
         """Return the core's strategy."""
         found = self.chosen()
+        # None means "as it sees fit", which is on.
         found["memory_optimize"] = found["memory_optimize"] is not False
         return core.BuildStrategy(**found)
 

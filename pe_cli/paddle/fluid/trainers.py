@@ -56,19 +56,24 @@ def share_first_values(peers: Summing, program: Program, scope: Scope) -> None:
         EnforceNotMet: a trainer has another program, or is lost; a RuntimeError.
     """
     with raised_as(EnforceNotMet):
+        # Trainers with other programs would sum gradients of different parameters; the texts are compared by their digests before anything
+        # is exchanged.
         told = peers.gather(sha256(str(program).encode()).digest())
         other = next((rank for rank, digest in enumerate(told) if digest != told[0]), None)
         if other is not None:
             raise EnforceNotMet(f"trainer {other} has another program than trainer 0", hint="run the same script in all")
+        # Sorted by name: all processes have to ask in one order.
         for v in sorted((v for v in program.list_vars() if v.persistable and v.type.known), key=lambda v: v.name):
             has = peers.rank == 0 and scope.has_value(v.name)
             first = peers.gather(scope.read(v.name).astype(v.type.numpy).tobytes() if has else b"")[0]
             if first and peers.rank:
+                # A copy, since `frombuffer` is read-only.
                 scope.write(v.name, np.frombuffer(first, v.type.numpy).reshape(v.type.shape).copy())
 
 
 def _end(peers: Any) -> None:
     """Leave the others: with them where all is well, or tell them of the error by which this process ends."""
+    # An uncaught exception of the script: the others must not wait for a trainer that has failed.
     error = getattr(sys, "last_value", None)  # of Python: what the script has not caught
     try:
         if error is None or peers.size == 1:

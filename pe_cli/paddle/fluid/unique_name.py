@@ -40,6 +40,7 @@ def generate_with_ignorable_key(key: str) -> str:
 
 def switch(new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None) -> UniqueNameGenerator:
     """Make another generator the current one and return the one before; names of parameters need no checker here."""
+    # Of the module: names are counted over all programs of a process, as in the original.
     global generator
     before, generator = generator, UniqueNameGenerator() if new_generator is None else new_generator
     return before

@@ -113,12 +113,14 @@ class Model:
         program, startup = Program(), Program()
         # The seed of the program that made the parameters, so that dropout repeats with it.
         program.random_seed = self._startup.random_seed
+        # A program of its own for each mode: the layers append other ops for training than for tests.
         with program_guard(program, startup):
             (self.network.train if mode == "train" else self.network.eval)()
             inputs, losses, states = self._declared(self._inputs, "input"), [], []
             labels = self._declared(self._labels, "label") if mode != "predict" else []
             outputs = _list(self.network(*inputs))
             if mode != "predict":
+                # A loss may have a number for each sample; what is minimised is one.
                 losses = [layers.mean(v) for v in _list(self._loss(*outputs, *labels) if self._loss else None)]
                 states = [_list(metric.compute(*outputs, *labels)) for metric in self._metrics]
             if mode == "train":
@@ -138,6 +140,7 @@ class Model:
         root = global_scope().root()
         missing = {v.name for v in program.list_vars() if v.persistable and not root.has_value(v.name)}
         for source in (self._startup, startup):
+            # Ops that would overwrite a value that is there are left out, and with them the whole program where nothing is missing.
             chosen = source.clone()
             # The optimizer's state may be missing where parameters are there, as after loading.
             block = chosen.global_block()
@@ -344,6 +347,7 @@ class Model:
             state = {k: a for k, a in state.items() if k not in names or program.global_block().var(k).shape == a.shape}
         elif names - set(state):
             raise FluidValueError(f"{path}.pdparams has no value for {', '.join(sorted(names - set(state)))}", hint="skip_mismatch=True")
+        # The optimizer's values are in the file as well, and are no parameters: reset_optimizer leaves them out.
         files.set_program_state(program, {k: a for k, a in state.items() if k in names or not reset_optimizer})
 
     def summary(self, input_size: Any = None, dtype: Any = None) -> dict[str, int]:

@@ -78,6 +78,7 @@ def trace(net: Any, inputs: Sequence[InputSpec], training: bool = False) -> list
         raise FluidTypeError(f"a network must be a paddle.nn.Layer, got {type(net).__name__}")
     calls: list[Call] = []
     modes = [(layer, layer.training) for layer in net.sublayers(include_self=True)]
+    # Names that this call makes must not move the counters of the caller's programs on.
     with ExitStack() as stack:
         stack.enter_context(unique_name.guard())
         stack.enter_context(program_guard(Program(), Program()))

@@ -38,11 +38,13 @@ class _Row(Layer):
     def __setitem__(self, index: int, member: Any) -> None:
         name = list(self.__dict__[self._where])[index]
         held = self.__dict__[self._where]
+        # A new member under an old name would come last in the dict, and the order of members is the order of parameters.
         order = list(held)
         self._add(name, member)
         self.__dict__[self._where] = {key: held[key] for key in order}
 
     def __delitem__(self, index: Any) -> None:
+        # The members behind it move up: their names are their numbers.
         members = self._members()
         del members[index]
         self._replace(members)

@@ -239,8 +239,8 @@ class HookRemover:
 
 
 def _declared(parameter: Parameter) -> Any:
-    # A layer may be called in several programs; each declares the parameter once, and the scope has one value for all.
     """Return the parameter of the default main program that has this one's name; declare it where there is none."""
+    # A layer may be called in several programs; each declares the parameter once, and the scope has one value for all.
     program = default_main_program()
     if parameter.block.program is program:
         return parameter

@@ -16,6 +16,8 @@ from pe_cli.paddle.nn.layer import Layer
 def _flatten(x: Any, start_axis: int = 1, stop_axis: int = -1) -> Any:
     """Make one axis of those from start_axis to stop_axis."""
     first, last = start_axis % len(x.shape), stop_axis % len(x.shape)
+    # With axis 0 the size of the first axis is left to the reshape, as it is the batch and often not known; elsewhere 0 keeps the sizes in
+    # front.
     if first == 0:
         return call("reshape", x, [-1, *x.shape[last + 1 :]])
     if all(s > 0 for s in x.shape[first : last + 1]):
@@ -29,6 +31,7 @@ def _flatten(x: Any, start_axis: int = 1, stop_axis: int = -1) -> Any:
 
 def _pairwise_distance(x: Any, y: Any, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False) -> Any:
     """Return the p-norm of the difference of every pair of rows, with epsilon added to the differences."""
+    # Epsilon is added to the difference itself, before the absolute value, as in the original and in PyTorch.
     gap = call("abs", call("scale", call("elementwise_sub", x, y), 1.0, epsilon))
     if p == float("inf"):
         return call("reduce_max", gap, -1, keepdim)
@@ -140,6 +143,7 @@ def make(name: str, made: Made) -> type[Layer]:
     """
     function = getattr(functions, made.function) if isinstance(made.function, str) else made.function
     takes = _constructor(made, function)
+    # Only some functions take it: their classes pass on the mode that the layer is in when it is called.
     trains = "training" in inspect.signature(function).parameters
 
     def __init__(self: Any, *args: Any, **given: Any) -> None:

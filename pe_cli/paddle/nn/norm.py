@@ -46,6 +46,8 @@ class _BatchNorm(Layer):
 
     def _make(self, channels: int, weight_attr: Any, bias_attr: Any, mean: ParamAttr, variance: ParamAttr) -> None:
         fixed = ParamAttr(trainable=False)
+        # Switched off, the scale and the bias are still parameters that no step changes: the op needs both, and so do files of the
+        # original.
         gain, shift = (fixed if attr is False else attr for attr in (weight_attr, bias_attr))
         one, zero = Constant(1.0), Constant(0.0)
         self.weight = self.create_parameter([channels], gain, default_initializer=one)
@@ -237,6 +239,7 @@ class GroupNorm(Layer):
     def forward(self, input: Any) -> Any:
         """Append the normalisation."""
         groups, epsilon, layout = self._options
+        # The op without scale and bias, which are applied after it: either may be absent here.
         out = call("group_norm", input, groups, epsilon, False, False, None, layout)
         axis = 1 if layout == "NCHW" else len(input.shape) - 1
         out = out if self.weight is None else call("elementwise_mul", out, self.weight, axis)

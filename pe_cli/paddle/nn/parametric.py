@@ -61,6 +61,7 @@ class Bilinear(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
+        # As PyTorch initialises it.
         bound = Uniform(-(in1_features**-0.5), in1_features**-0.5)
         shape = [out_features, in1_features, in2_features]
         self.weight = self.create_parameter(shape, weight_attr, default_initializer=bound)
@@ -221,6 +222,7 @@ class _Convolution(Layer):
             )
         taps = [kernel_size] * self._axes if isinstance(kernel_size, int) else list(kernel_size)
         inputs = in_channels * math.prod(taps)
+        # He et al. 2015, for relu: the variance of the outputs is that of the inputs.
         default = Normal(0.0, math.sqrt(2.0 / inputs))
         self.weight = self.create_parameter(
             [out_channels, in_channels // groups, *taps], weight_attr, default_initializer=default
@@ -232,6 +234,7 @@ class _Convolution(Layer):
 
     def _around(self, padding: Any) -> list[int]:
         """Return the numbers of `functional.pad`: the last axis first."""
+        # A mode other than zeros is a border of its own before the convolution, which then pads no more.
         sizes = [padding] * self._axes if isinstance(padding, int) else list(padding)
         return [v for size in reversed(sizes) for v in (size, size)]
 

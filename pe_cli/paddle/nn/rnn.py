@@ -145,6 +145,7 @@ class _Stack(LayerList):
         if len(weights) != 4 * self.num_layers * self.num_directions:
             return  # without a bias the original has none either
         row = self.create_parameter([sum(product(weight.shape) for weight in weights)], default_initializer=Constant(0.0))
+        # The row of the library has all weights first and all biases behind, layer by layer.
         row.joined = tuple(w.name for first in (0, 2) for i, w in enumerate(weights) if i % 4 in (first, first + 1))
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
@@ -236,6 +237,7 @@ class LSTM(_Stack):
 
     def _way(self, cell: Any, back: bool, inputs: Any, start: Any, lengths: Any, mask: Any) -> tuple[Any, Any]:
         """Append one layer in one direction: one op for all its steps."""
+        # Stored as [gates, inputs] as PyTorch does, multiplied as [inputs, gates].
         weights = {"WeightIh": cell.weight_ih, "WeightHh": cell.weight_hh}
         given = {slot: call("transpose", w, [1, 0]) for slot, w in weights.items()}
         given |= {"BiasIh": cell.bias_ih, "BiasHh": cell.bias_hh, "Input": inputs, "Lengths": lengths}

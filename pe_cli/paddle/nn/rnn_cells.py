@@ -175,6 +175,7 @@ class GRUCell(TwoProductCell):
         (x_gates, x_new), (h_gates, h_new) = (call("split", v, [2 * size, size], -1) for v in (projected, around))
         reset, update = call("split", call("sigmoid", call("elementwise_add", x_gates, h_gates)), 2, -1)
         fresh = call("tanh", call("elementwise_add", x_new, call("elementwise_mul", reset, h_new)))
+        # (h - n) z + n is z h + (1 - z) n with one product fewer.
         kept = call("elementwise_mul", call("elementwise_sub", states, fresh), update)
         after = call("elementwise_add", kept, fresh)
         return after, after

@@ -65,6 +65,7 @@ def _labelled(column: list[str], path: Path) -> list[str]:
     found, role, inside = [], "O", False
     for cell in column:
         if "(" in cell:
+            # A role of one word, as (V*), ends where it begins.
             role, inside = cell[1 : cell.find("*")], ")" not in cell
             found.append(f"B-{role}")
         elif cell in ("*", "*)"):
@@ -115,6 +116,7 @@ def sample(told: tuple[list[str], str, list[str]], of_words: Numbers, of_verbs: 
 
     def near(offset: int) -> list[int]:
         place = at + offset
+        # Beyond its ends, a sentence goes on with words for that.
         word = "bos" if place < 0 else "eos" if place >= size else sentence[place]
         return [of_words.get(word, UNKNOWN)] * size
 

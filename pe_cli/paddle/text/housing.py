@@ -40,6 +40,7 @@ class UCIHousing(Dataset):
         except (ValueError, OSError):
             raise FluidValueError(f"{path} is no table of numbers in 14 columns") from None
         features = rows[:, :13]
+        # Over all rows, those of tests too, as in the original.
         span = features.max(axis=0) - features.min(axis=0)
         rows[:, :13] = (features - features.mean(axis=0)) / np.where(span == 0, 1.0, span)
         cut = int(len(rows) * TRAINED)

@@ -91,6 +91,7 @@ def numbers_16(path: Path, size: int, language: str) -> Numbers:
             texts = _two(line)
             if len(texts) == 2:
                 counts.update(texts[column].split())
+    # Of words that occur equally often, the one that came first has the smaller number: no order of a hash decides.
     words = [BEGIN, END, UNKNOWN, *(word for word, _ in counts.most_common())]
     return {word: i for i, word in enumerate(words[: max(3, size)])}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +34,7 @@ class VOC2012(Dataset):
         Everingham et al. 2010, "The PASCAL visual object classes (VOC) challenge".
     """
 
+    # As in the original, which trains on both lists of the contest and tests on the one for training.
     _PARTS: ClassVar = {"train": "trainval", "test": "train", "valid": "val"}
 
     def __init__(
@@ -41,6 +43,8 @@ class VOC2012(Dataset):
         self.flag = self._PARTS[of_modes(mode, *self._PARTS)]
         self._path = local(data_file, "voc2012", "VOCtrainval_11-May-2012.tar")
         self.data_file, self.transform = str(self._path), transform
+        # A DataLoader's workers are threads, and the archive has one place where it is read: one must not move another's.
+        self._one_reads = threading.Lock()
         with as_data(self._path):
             self._archive = tarfile.open(self._path)  # noqa: SIM115 - pictures are read as they are asked for
             self._members = {member.name: member for member in self._archive if member.isfile()}
@@ -53,9 +57,11 @@ class VOC2012(Dataset):
 
     def _read(self, name: str) -> Any:
         with as_data(self._path):
-            file = self._archive.extractfile(self._members[name])
-            assert file is not None
-            return loaded(io.BytesIO(whole(file)), f"{self._path}: {name}")
+            with self._one_reads:
+                file = self._archive.extractfile(self._members[name])
+                assert file is not None
+                held = whole(file)
+            return loaded(io.BytesIO(held), f"{self._path}: {name}")
 
     def __getitem__(self, idx: int) -> tuple[Any, Any]:
         picture = self._read(self.data[idx])
@@ -83,6 +89,7 @@ class Flowers(Dataset):
         Nilsback and Zisserman 2008, "Automated flower classification over a large number of classes".
     """
 
+    # The published list for tests is by far the longest, so the original trains on it and tests on the one for training.
     _PARTS: ClassVar = {"train": "tstid", "test": "trnid", "valid": "valid"}
 
     def __init__(

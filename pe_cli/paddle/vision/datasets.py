@@ -109,6 +109,7 @@ class Cifar10(_Pictures):
         wanted = self.PARTS[("train", "test").index(of_modes(mode, "train", "test"))]
         path = local(data_file, "cifar", self.FILE)
         with as_data(path):
+            # In the order of their names, however they lie in the archive.
             found = sorted((name, whole(file, LARGEST_PART)) for name, file in members(path, lambda at: wanted in at))
         parts = [self._part(data, path) for _, data in found]
         self.images = np.concatenate([images for images, _ in parts])

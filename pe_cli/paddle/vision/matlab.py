@@ -37,6 +37,7 @@ def numbers(data: bytes, name: str) -> Any:
 
 def _unpacked(part: bytes) -> bytes:
     unpacker = zlib.decompressobj()
+    # Not a byte more than that is unpacked, however large a damaged or hostile file would become.
     found = unpacker.decompress(part, MOST)
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError(f"a variable is cut off, or has more than {MOST} bytes")
@@ -58,6 +59,7 @@ def _elements(data: bytes, order: str, padded: bool = True) -> Iterator[tuple[in
         if start + size > len(data):
             raise ValueError("an element is cut off")
         yield kind, data[start : start + size]
+        # A short element takes 8 bytes as well, however few of them it uses.
         end = max(start + size, at + 8)
         at = end + (-end % 8 if padded else 0)
 
@@ -84,6 +86,7 @@ def _matrix(data: bytes, order: str, name: str) -> Any | None:
         expected *= size
     if expected != len(found):
         raise ValueError(f"{name} has {len(found)} numbers, and its sizes are {sizes}")
+    # Doubles hold whole numbers exactly as far as that; beyond, a number of the file may be another one.
     if not (np.isfinite(found) & (np.abs(found.astype(np.float64)) < 2**53)).all() or (found != np.trunc(found)).any():
         raise ValueError(f"{name} has numbers that are not whole")
     return found.astype(np.int64)

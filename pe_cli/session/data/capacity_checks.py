@@ -32,6 +32,7 @@ def check_sizes(
     for feed, want in sources.items():
         variable, section = program.find_var(feed), feeds.get(feed)
         column = columns.get(want.names[0]) if len(want.names) == 1 else None
+        # What is scaled or shifted is no index any more.
         if variable is None or column is None or (section is not None and (section.scale != 1 or section.shift != 0)):
             continue
         count = indices(column, columns)
@@ -62,6 +63,7 @@ def indices(column: FittedColumn, columns: dict[str, FittedColumn]) -> int:
 
 def _readers(program: Program, feed: str, column: FittedColumn, count: int) -> Iterator[PeError]:
     """Yield what is too small for a feed's indices, inside of loops and conditions, too."""
+    # Names of the same indices: the feed, and what casts and reshapes make of it, inside of regions, too.
     same = {feed}
     for block, op in ((inside, op) for inside in blocks_of(program) for op in inside.ops):
         for region in regions_of(op).values():

@@ -39,6 +39,7 @@ def contact_sheet_of(job: Job, use: str) -> tuple[bytes, str]:
     count = min(PICTURES, len(dataset))
     batch = dataset.take(np.linspace(0, len(dataset) - 1, count).astype(np.int64))
     labels = None
+    # Pictures are named by the first label that has classes.
     for label, (names, _) in class_counts(job, use).items():
         indices = batch[label].reshape(count, -1)[:, 0].astype(int)
         labels = [names[i] if 0 <= i < len(names) else str(i) for i in indices.tolist()]

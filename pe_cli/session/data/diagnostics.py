@@ -88,6 +88,7 @@ class _Part:
         stream = pieces_of(dataset.columns) if isinstance(dataset, FieldDataset) else None
         if stream is not None and isinstance(dataset, FieldDataset):  # to look at all of it would be to read it once more
             return _Part(use, FieldDataset(dataset.columns, stream.table.sample_rows, dataset.classes), fields, (), thorough)
+        # Samples that are cut out of one text or one series overlap by themselves: none of them is looked for twice.
         together = getattr(_table(job, use), "contiguous", False)
         compared = () if together else tuple(dict.fromkeys(want.field for want in fed if want.field in dataset.fields))
         return _Part(use, dataset, fields, compared, thorough)
@@ -153,6 +154,7 @@ def _beyond(job: Job, part: _Part) -> list[str]:
         check_sequence_labels(job, part.use, part.dataset)
         return check_targets(job, part.use, part.dataset, part.targets)
     except PeError as error:
+        # pe data lists all that is wrong; a training ends by it.
         if not part.thorough:
             raise
         return [error.message]
@@ -247,6 +249,7 @@ def _sorted(job: Job, train: _Part, part: _Part) -> list[str]:
     how = _cut(job, part.use)
     if how is None or getattr(_table(job, "train"), "contiguous", False):
         return []
+    # In the order in which both parts stand in the file.
     first, second = (
         (train, part) if first_row(job.run.data["train"]) <= first_row(job.run.data[part.use]) else (part, train)
     )
@@ -301,6 +304,7 @@ def _cut(job: Job, use: str) -> str | None:
         return "data.split.order: position" if split is not None and split.order == "position" else None
     if train.split or other.split or train.reader != other.reader:
         return None
+    # Two parts of one file, divided by skip and limit.
     a, b = dict(to_data(train.options)), dict(to_data(other.options))
     keys = [key for key in ("skip", "limit") if key in a or key in b]
     left = [{key: value for key, value in options.items() if key not in ("skip", "limit")} for options in (a, b)]

@@ -108,6 +108,7 @@ class JobData:
         try:
             return self.prepared.dataset(split)
         except PeError as error:
+            # A smoke run does without data that is not there; any other mistake is still one.
             if not self.smoke or error.code != ExitCode.DATA:
                 raise
             return self._make_up(split, error.message)

@@ -42,6 +42,7 @@ def locate_row(error: OutOfRangeError, feed: Mapping[str, Array], place: RowPlac
         if not len(found):
             continue
         row, offsets = int(found[0][0]), feed.get(offsets_name(name, 0))
+        # A row of sequences belongs to the sample between whose offsets it lies.
         if offsets is not None:
             row = int(np.searchsorted(offsets, row, side="right")) - 1
         if row < len(samples) and place.spec is not None:

@@ -55,6 +55,7 @@ def write_shards(job: Job, folder: Path, shard: int = SHARD) -> list[str]:
         shards = f"{count:,} shard{'s' * (count > 1)}"
         lines.append(f"data.{use}: {len(dataset):,} samples in {shards} of {', '.join(names.values())}")
         files = {name: f"{use}-*-{name}.npy" for name in names.values()}
+        # Within a window, as a shuffle of all rows would read them one by one from all files.
         order = ", shuffle: {window: 100000}" if use == "train" else ""
         config.append(f"  {use}: {{reader: npy, files: {flow(files)}{order}}}")
     write_text(folder / "data.yaml", "\n".join(["data:", *config, "feeds:", *_feeds(job, names), ""]))
@@ -107,6 +108,7 @@ def _write(dataset: Dataset, files: dict[str, Path], first: int, last: int) -> N
         for field, path in files.items():
             kind = dataset.fields[field]
             try:
+                # A file that is there already is never written over.
                 with path.open("xb" if begin == first else "ab") as file:
                     if begin == first:
                         header = {"descr": kind.numpy.str, "fortran_order": False, "shape": (last - first, *kind.shape)}

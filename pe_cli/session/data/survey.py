@@ -137,6 +137,7 @@ class _Looked:
             elif not sources:
                 yield replace(facts, note="the data has no such column")
         unread = [name for name in table.names if name not in read][:MOST_COLUMNS]
+        # Columns that nothing has read so far are read together, with one pass over the file.
         read_ahead(table, [name for name in unread if table.cells(name).array() is None])
         for name in unread:
             yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)

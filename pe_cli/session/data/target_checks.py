@@ -40,6 +40,7 @@ def check_targets(job: Job, use: str, dataset: Dataset, targets: Mapping[str, ND
     """
     for name, op, scores in _classes(job):
         fed = _fed(job, name, targets)
+        # Labels of floats are shares of classes, and no numbers of them.
         if fed is None or fed.dtype.name in FLOATS:
             continue
         limit, ignored = job.built.eval.var(scores).shape[-1], op.attrs.get("ignore_index")

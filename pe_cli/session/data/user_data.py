@@ -56,6 +56,7 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
     if spec is None:
         raise PeError("the run's config has no data, so there is no telling how to read a file", at=run.at, hint=_BY_HAND)
     written = {key: value for key, value in to_data(spec.options).items() if key not in _WHICH}
+    # Who asks for predictions has no boxes yet: their pictures are read as pictures.
     if spec.reader == "annotations" and unlabelled:
         return f"data.{use}={json.dumps(escaped({'reader': 'images', 'broken': 'skip', **_images(files, paths, {})}), ensure_ascii=False)}"
     make = _KINDS.get(spec.reader)
@@ -65,6 +66,7 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
             hint=_BY_HAND,
         )
     value = {"reader": spec.reader, **written, **make(files, paths, to_data(spec.options))}
+    # A forecast is asked for behind the last row, where no window of training ends.
     if spec.reader == "windows" and unlabelled:
         value["ends"] = True
     if spec.reader == "images":

@@ -34,6 +34,7 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Classifi
     decision = job.data.fitted.decision
     decision = decision if decision is not None and decision.label == found.label else None
     source = found.scores
+    # A temperature divides logits, and steps of isotonic regression are a function of probabilities: each takes what it was fitted on.
     if not found.logits and decision is not None and decision.temperature is not None:
         warm = next((one for one in classifiers(job.built.eval) if one.label == found.label and one.logits), None)
         source, found = (warm.scores, replace(found, logits=True)) if warm else (source, found)

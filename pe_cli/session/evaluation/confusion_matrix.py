@@ -152,6 +152,7 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
             taken = made.argmax(axis=1)
         else:
             taken = decision.taken(decision.probabilities(made, logits=logits, several=False), several=False)
+        # add.at counts a pair as often as it comes in a batch; plain indexing would count it once.
         np.add.at(counts, (job.group.whole({label: feed[label]})[label].reshape(-1), taken), 1)
     return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))
 

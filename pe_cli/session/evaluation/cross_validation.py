@@ -127,6 +127,7 @@ def train_folds(
         while waiting or running:
             while waiting and len(running) < jobs:
                 number = waiting.pop(0)
+                # No signal may come between the start of a process and its entry in `running`, by which it is ended.
                 with held():
                     running[number] = _start(run, overrides, folder, number, count, jobs)
             for number in [number for number, process in running.items() if process.has_ended]:
@@ -183,6 +184,7 @@ def read_folds(folder: Path) -> Folds:
         folds = [
             Fold(
                 int(f["fold"]),
+                # By its name alone, as the folder may have been moved since.
                 folder / Path(str(f["run"])).name if f["run"] else None,
                 int(f["step"]),
                 {str(name): float(value) for name, value in f["metrics"].items()},

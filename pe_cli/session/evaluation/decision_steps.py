@@ -38,6 +38,7 @@ def told_of(answer: Answer, program: Program) -> list[Told]:
     source, steps = _probabilities(answer, program, width)
     dtype = program.var(answer.variable).dtype
     calibrated = answer.decision is not None and bool(answer.decision.steps or answer.decision.temperature is not None)
+    # Logits stay what they are; only an output of probabilities has calibrated ones in its place.
     shown: tuple[Step, ...] = (*steps, Cast(dtype)) if calibrated and not answer.logits else ()
     value = Told(answer.variable, source if shown else answer.variable, shown)
     thresholds = answer.decision.thresholds if answer.decision is not None else ()

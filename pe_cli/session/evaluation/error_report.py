@@ -34,6 +34,7 @@ def errors_of(job: Job, split: str) -> tuple[ErrorShares, ...]:
         PeError: DATA; a row cannot be read.
     """
     told = [one for one in answers(job) if _is_told(one)] if job.data.fitted.columns else []
+    # A window has many rows, whose cells put it into no one group.
     if not told or any(column.type == "window" for column in job.data.fitted.columns.values()):
         return ()
     dataset = job.data.dataset(split)

@@ -70,9 +70,11 @@ class Evaluator:
         totals, collector = Averages(), self.collector(split, limit)
         decider = self._decider(split)
         read_by_all = dict.fromkeys([*collector.variables, *(decider.variables if decider else ())])
+        # What is fed is taken from the batch itself; only what ops make is fetched.
         fed = [v for v in read_by_all if program.var(v).is_data]
         gathered = [v for v in read_by_all if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
+        # What metrics alone read is loaded with the batch, and not given to the program, which has no variable for it.
         unread = set(fed) - self.job.data.types([program]).keys()
         share = share_of(self.job.group, len(self.job.places))
         loader = self.job.data.loader(split, program, self.job.batch_size, shuffle=False, also=fed, share=share)

@@ -36,9 +36,11 @@ def _merged(weight: LowRank, values: Mapping[str, Array]) -> Array:
     """Return W + scale A B, its outputs of the lengths that DoRA has trained; computed in float64."""
     own = values[weight.weight]
     whole, first, second = (values[name].astype(np.float64) for name in (weight.weight, weight.first, weight.second))
+    # Of a convolution, A has the window, and B is 1 x 1.
     wide = np.einsum("or,rihw->oihw", second[:, :, 0, 0], first) if own.ndim == 4 else first @ second
     made = whole + weight.scale * wide
     if weight.change:
+        # DoRA: every output becomes as long as it was before, and longer by what was learned.
         inputs = 1 - weight.outputs
         lengths = [np.linalg.norm(x, axis=inputs, keepdims=True) for x in (whole, made)]
         made *= (lengths[0] + np.expand_dims(values[weight.change].astype(np.float64), inputs)) / lengths[1]

@@ -195,6 +195,7 @@ def taught(job: Job) -> list[Taught]:
         given = next((_variable(layer, name) for name in _SCORES if name in layer.args), None)
         scores = given or layer.previous
         quantile = _argument(layer, "quantile") if layer.type == "quantile_loss" else None
+        # The first loss of a label says what predicts it, but several quantiles of one label are several predictions.
         same = [other for other in found if other.feed == feed]
         if scores is not None and scores in known and all(None not in (quantile, o.quantile) and o.quantile != quantile for o in same):
             found.append(Taught(feed, scores, layer.type, quantile))

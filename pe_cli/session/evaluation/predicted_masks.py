@@ -84,6 +84,7 @@ def _name(picture: str, row: int) -> str:
 def _png(classes: NDArray[np.uint8], size: tuple[int, int], state: Mapping[str, Any]) -> bytes:
     """Return a mask as a PNG: gray where the values of classes are numbers up to 255, else in their colours."""
     pil = pillow()
+    # Between two classes lies no third one, as it does between two brightnesses.
     image = resized(pil.Image.fromarray(classes), size, "stretch", nearest=True)
     values = np.array([values[0] for values in state["values"]], np.int32)
     pixels = values[np.asarray(image)]

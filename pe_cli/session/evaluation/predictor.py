@@ -97,9 +97,12 @@ class Predictor:
             for column in fitted[name].inner or (fitted[name],):
                 self.columns |= dict.fromkeys(column.sources, column)
         drawn = any(op.definition.has(Random) and not op.attrs.get("is_test") for op in every_op(self._executor.program))
+        # Rows of several requests may share a batch where an answer depends on its own row alone: nothing is drawn, no output is a mean
+        # over the batch, and rows are no parts of series.
         self.separate = not drawn and set(self._hows.values()) <= {"concat"} and not any(fitted[name].type == "window" for name in names)
         self.pictured = any(column.type == "image" for column in self.columns.values())
         self.windows = _windows(job) if any(fitted[name].type == "window" for name in names) else None
+        # Windows are cut by key and time, whether the model reads them or not.
         if self.windows is not None:
             for option, kind in ((self.windows.key, "category"), (self.windows.time, "date"), (self.windows.observed, "number")):
                 if option is not None:

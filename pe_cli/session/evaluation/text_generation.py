@@ -64,6 +64,7 @@ class Sampling:
                 shares = np.exp((logits[order] - logits[order[0]]) / self.temperature)
             shares /= shares.sum()
             if self.top_p is not None:
+                # A sum of shares may fall short of top_p by a rounding, which must not let one more token in.
                 kept = int(np.searchsorted(np.cumsum(shares), self.top_p * (1 - 1e-12))) + 1
                 order, shares = order[:kept], shares[:kept] / shares[:kept].sum()
         found = np.zeros(len(logits))
@@ -103,6 +104,7 @@ class Generator:
         self._scores, self._logits = _scores(job, feed, self.tokenizer)
         self._executor = job.executor(prune(job.built.eval, [self._scores]))
         kind = job.built.eval.var(feed).type
+        # [tokens], or [tokens, 1].
         self.length = max(kind.shape[1:], default=0)
         if self.length < 1:
             raise PeError(
@@ -115,7 +117,9 @@ class Generator:
         self._conversion: Conversion = check_feed(feed, how, {how.from_: source}, TensorType(kind.shape[1:], kind.dtype))
         size = self.tokenizer.size
         self._drawn = np.ones(size, bool)
+        # Neither stands for a text, and neither is drawn.
         self._drawn[[i for i in (self.tokenizer.padding, self.tokenizer.unknown) if i is not None and i < size]] = False
+        # Some models score what follows a whole block, others what follows each of its tokens: a run tells.
         self.last_alone = len(self._run([self.tokenizer.padding], behind=True)) == 1
 
     def encode(self, prompt: str) -> list[int]:
@@ -147,6 +151,7 @@ class Generator:
         Raises:
             PeError: DATA; the model says NaN.
         """
+        # A token may end within a character, whose bytes then wait for the next token.
         seen, decoder = list(tokens)[-self.length :], codecs.getincrementaldecoder("utf-8")("replace")
         for number in range(count):
             token = sampling.draw(self.logits(seen), number)

@@ -91,6 +91,9 @@ class Group:
         ssh: command that runs another on a host.
         say: takes a line, and whether it is an error.
         once: what others than the first say is left out where it was said before.
+
+    Attributes:
+        changed: whether all were asked to stop by what `wait` looks at.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Group:
         self._said: set[str] = set()
         self._lock = threading.Lock()
         self._asked, self._until = 0, 0.0
+        self.changed = False
         self.processes: list[subprocess.Popen[bytes]] = []
         self._readers: list[threading.Thread] = []
         try:
@@ -145,10 +149,13 @@ class Group:
                 if not prefix or (new and line):
                     self._say(prefix + line, wrong)
 
-    def wait(self) -> list[int | None]:
+    def wait(self, stops: Callable[[], bool] | None = None) -> list[int | None]:
         """Return the exit code of each, negative for a signal; None of those that had to be ended, as they went on after others had failed.
 
         The first SIGINT, SIGTERM or SIGUSR1 asks all to stop, the second ends them.
+
+        Args:
+            stops: whether to ask all to stop; looked at until it says so.
         """
         before = {number: signal.signal(number, self._interrupt) for number in ASKS}
         until, killed, left = math.inf, False, []
@@ -163,6 +170,9 @@ class Group:
                     killed = True
                     left = [i for i, code in enumerate(codes) if code is None]
                     self._kill()
+                if stops is not None and not self.changed and not self._asked and stops():
+                    self.changed = True
+                    self._ask()
                 time.sleep(LOOK)
         finally:
             late = time.monotonic() < self._until  # the rest of one request may still come
@@ -207,6 +217,10 @@ class Group:
             return
         self._until = time.monotonic() + one_request(os.environ)
         self._asked += 1
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask all to stop."""
         for task, process in zip(self._tasks, self.processes, strict=True):
             if process.poll() is None and not task.serves:
                 if process.stdin is not None:

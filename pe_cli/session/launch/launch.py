@@ -19,6 +19,7 @@ from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, mark_failed
 from pe_cli.session.launch.cluster_environment import PORT, Allocation, ClusterEnvironment, Member
+from pe_cli.session.launch.elastic import Elastic
 from pe_cli.session.launch.external_launch import take_part
 from pe_cli.session.launch.group import Group, Task, python
 from pe_cli.session.launch.hosts import Host, divided
@@ -44,8 +45,9 @@ class Launch:
         hosts_file: where the hosts were read from, for mpiexec; None where they were named, or for none.
         ssh: command that runs another on a host.
         mpiexec: launcher of MPI with options of its own; empty for the one beside this Python, or else of the PATH.
-        restarts: how often to go on with those that are left.
+        restarts, restarted: how often to go on with those that are left, and how often that was done.
         resume: arguments of the first start that say where to go on.
+        elastic: the file that says how many processes there are; None where that does not change.
     """
 
     run: RunSpec
@@ -57,6 +59,8 @@ class Launch:
     mpiexec: Sequence[str] = ()
     restarts: int = 0
     resume: Sequence[str] = ()
+    elastic: Elastic | None = None
+    restarted: int = 0
 
     @property
     def count(self) -> int:
@@ -72,6 +76,8 @@ class Launch:
 def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     """Start all processes and wait for them; return the exit code of the training.
 
+    Where a process is lost, those that are left go on, as often as is wanted; where the elastic file changes, as many as it says then.
+
     Raises:
         PeError: there is no launcher of MPI, the allocation has ended, processes do not meet, or somebody else starts them.
     """
@@ -79,12 +85,12 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     if isinstance(wish.around.where, Member) and wish.plan.way == "meeting":
         return take_part(wish.run, wish.around.where, _train(wish), say, _code)
     # Exec and no child: signals and exit codes are then those of the training itself.
-    if wish.plan.way in ("alone", "joined") and not wish.restarts:
+    if wish.plan.way in ("alone", "joined") and not wish.restarts and wish.elastic is None:
         sys.stdout.flush()
         os.execv(sys.executable, _train(wish))
     if isinstance(wish.around.where, Allocation) and wish.plan.way == "srun":
         check_job(wish.around.where.job)
-    for again in range(wish.restarts + 1):
+    while True:
         before = _newest(wish.run)
         said: list[str] = []
 
@@ -97,24 +103,41 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
         with contextlib.ExitStack() as held:
             tasks = _tasks(wish, held)
             group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
-            codes = group.wait()
-        code = _code(codes)
-        if group.interrupted or (group.asked and _before_training(tasks, codes)):
+            codes = group.wait(wish.elastic.changed if wish.elastic else None)
+        code, early = _code(codes), _before_training(tasks, codes)
+        if group.interrupted or (group.asked and early):
             return ExitCode.INTERRUPTED
         lost = _lost(wish, tasks, codes, said)
         folder = _newest(wish.run)
         if code == ExitCode.PEER_LOST:
             # The run says so itself from now on: its status would say "running" for ever.
             _mark(folder, lost, codes)
-        if code != ExitCode.PEER_LOST or again == wish.restarts or group.asked:
+        following = None if group.asked else _following(wish, code, lost, stopped=group.changed and (early or code == ExitCode.STOPPED))
+        if following is None:
             return code
         # Only a run that this launch has begun is gone on with, and never one that happens to be the newest of its name.
         begun = folder is not None and (folder.path != getattr(before, "path", None) or bool(wish.resume))
-        left = _left(wish, lost)
         where = f"from the last checkpoint of {folder.path}" if begun and folder is not None else "from the beginning"
-        say(f"restart {again + 1} of {wish.restarts}: {left.count} processes go on {where}", True)
-        wish = replace(left, resume=("--resume", str(folder.path)) if begun and folder is not None else ())
-    raise AssertionError("the last start returns")
+        wish, why = following
+        say(f"{why}{wish.count} process{'es go' if wish.count > 1 else ' goes'} on {where}", True)
+        wish = replace(wish, resume=("--resume", str(folder.path)) if begun and folder is not None else ())
+
+
+def _following(wish: Launch, code: int, lost: Sequence[int], *, stopped: bool) -> tuple[Launch, str] | None:
+    """Return what is started after a group has ended, and why; None for nothing.
+
+    Args:
+        wish: what was started.
+        code: of all together.
+        lost: numbers of the processes that are gone.
+        stopped: whether the group was stopped for others to go on.
+    """
+    if stopped and wish.elastic is not None:
+        return replace(wish, plan=wish.elastic.plan), f"instead of {wish.count}: "
+    if code == ExitCode.PEER_LOST and wish.restarted < wish.restarts:
+        left = replace(_left(wish, lost), restarted=wish.restarted + 1)
+        return left, f"restart {left.restarted} of {wish.restarts}: "
+    return None
 
 
 def _check(wish: Launch) -> None:
@@ -123,6 +146,12 @@ def _check(wish: Launch) -> None:
     if wish.restarts and isinstance(member, Member):
         hint = "leave it out; --requeue, backoffLimit and the like start all anew, and --resume goes on"
         raise PeError(f"--restarts starts processes again, and {member.by} has started them", hint=hint)
+    if wish.elastic is not None and (isinstance(member, Member) or wish.plan.way == "srun"):
+        by = member.by if isinstance(member, Member) else "srun"
+        raise PeError(f"--elastic starts other processes, and {by} starts them here", hint="leave it out, and resume with another number")
+    if wish.elastic is not None and wish.run.output.checkpoint is None:
+        hint = "output.checkpoint: {every: 1 epochs}, for example"
+        raise PeError("--elastic goes on from a checkpoint, and the config writes none", at=wish.run.at_of("output"), hint=hint)
     if wish.mpiexec and wish.plan.way in ("srun", "meeting", "joined"):
         raise PeError(f"--mpiexec, and no mpiexec starts processes here: {wish.plan.why[1]}", hint="leave it out")
 

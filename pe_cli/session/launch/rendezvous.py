@@ -190,8 +190,8 @@ def _alive(channel: Channel) -> bool:
 
 
 def _let_in(connection: socket.socket, key: bytes) -> None:
-    # One deadline for the whole handshake: a byte every few seconds must not hold the door.
     """Do the first process's half of the handshake."""
+    # One deadline for the whole handshake: a byte every few seconds must not hold the door.
     until, hands = time.monotonic() + TRY, Handshake(key, _HERE)
     while not hands.proved:
         connection.settimeout(max(until - time.monotonic(), 0.001))

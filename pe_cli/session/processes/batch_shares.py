@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from pe_cli.data.loader import Share
-from pe_cli.execute.batch_split import split_sizes
+from pe_cli.execute.batch_split import samples_before, split_sizes
 from pe_cli.session.processes.process_group import ProcessGroup
 
 
@@ -43,8 +43,8 @@ def share_of(group: ProcessGroup, devices: int, parts: Sequence[int] = (), multi
         found = []
         for begin, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
             # By the devices of all processes, so that two processes share a batch exactly as two devices of one do.
-            ends = list(accumulate(split_sizes(size, devices * group.size), initial=begin))
-            found.append(slice(ends[devices * group.rank], ends[devices * (group.rank + 1)]))
+            first, last = (samples_before(size, devices * group.size, devices * rank) for rank in (group.rank, group.rank + 1))
+            found.append(slice(begin + first, begin + last))
         return found
 
     return share

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,17 +77,17 @@ class PeerGroup(ProcessGroup):
 
             libraries = {"set of CUDA libraries": told(executor.libraries)}  # all sum by NCCL, or none
             # Before anything is compiled or read: later, a difference would show as wrong sums or as a hang.
-            agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts() | libraries)
+            agree(self.peers, {"config": resolved_yaml(run, standalone=True)} | machine_facts() | libraries)
             return self._cards(executor)
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text
-        agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+        agree(self.peers, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
         found = self.texts({"host": socket.gethostname(), "devices": len(places)})
         counts = [int(facts["devices"]) for facts in found]
         # The smallest machine decides: all processes must have as many devices.
         if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
-            here = [facts["host"] for facts in found]
-            count = min(max(1, n // here.count(host)) for n, host in zip(counts, here, strict=True))
+            sharing = Counter(facts["host"] for facts in found)
+            count = min(max(1, n // sharing[facts["host"]]) for n, facts in zip(counts, found, strict=True))
             places, text = places[:count], f"{count} cpu (cores of a machine, divided by its processes)"
         elif len(set(counts)) > 1:
             listed = ", ".join(map(str, counts))
@@ -101,8 +102,8 @@ class PeerGroup(ProcessGroup):
         resolve_places("cuda", 1, place_of_devices(executor))  # says why there is none
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         found = self.texts({"host": socket.gethostname(), "cards": cuda_count()[0], "visible": visible})
-        beside = [[other for other in found if (other["host"], other["visible"]) == (each["host"], each["visible"])] for each in found]
-        most = min(int(each["cards"]) // len(others) for each, others in zip(found, beside, strict=True))
+        sharing = Counter((each["host"], each["visible"]) for each in found)
+        most = min(int(each["cards"]) // sharing[each["host"], each["visible"]] for each in found)
         count = max(1, most) if executor.devices == "auto" else executor.devices
         if count > most:
             said = f"{count} CUDA devices wanted for each process, and a machine has {most} for each of its processes"
@@ -115,8 +116,8 @@ class PeerGroup(ProcessGroup):
 
     def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
         """Compare what is trained on what; see `ProcessGroup`."""
-        agree(self.texts, {"model": model()})
-        agree(self.texts, data_facts(data()), ExitCode.DATA)
+        agree(self.peers, {"model": model()})
+        agree(self.peers, data_facts(data()), ExitCode.DATA)
 
     # --- what all know ------------------------------------------------------------------------------------------------
 
@@ -150,19 +151,19 @@ class PeerGroup(ProcessGroup):
         found: dict[str, tuple[Array, int]] = {}
         begin = 2
         for name, kind in kinds.items():
-            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), sum(plan.counts[name])
+            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), plan.counts[name].total
             begin += kind.size
         rest = [n for n in plan.request.fetches if n not in kinds]
         values, shares = self._told(mine, rest) if rest else ([], {})
-        return StepResult(values, [n for n in plan.samples if n], shares, plan, means=found)
+        return StepResult(values, plan.samples.active, shares, plan, plan.samples.total, means=found)
 
     def _weighed(self, mine: StepResult, plan: Plan, name: str, kind: TensorType) -> Array:
         """Return what the devices of this process add to the mean of a variable, float64 [elements]."""
-        counts, first, devices = plan.counts[name], self.rank * len(plan.graph.places), len(plan.graph.places)
+        counts, devices = plan.counts[name], len(plan.graph.places)
         # By the counts of all processes: an evaluation's last batch may be of other sizes here.
-        whole = max(1, sum(counts))
+        whole = max(1, counts.total)
         parts = {
-            d: counts[first + d] / whole * value[name].astype(np.float64).reshape(-1)
+            d: counts.own[d] / whole * value[name].astype(np.float64).reshape(-1)
             for d, value in zip(plan.graph.active, mine.values, strict=True)
         }
         # -0.0 is what adding changes nothing by, to the last bit.
@@ -200,8 +201,10 @@ class PeerGroup(ProcessGroup):
 
     def texts(self, mine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return a JSON object of every process."""
-        found = [strict_json.loads(message) for message in self.peers.gather(strict_json.dumps(mine).encode())]
-        return [facts if isinstance(facts, Mapping) else {} for facts in found]
+        told = self.peers.gather(strict_json.dumps(mine).encode())
+        # Most say the same, and parsing ten thousand messages takes longer than their way.
+        found = {message: strict_json.loads(message) for message in set(told)}
+        return [facts if isinstance(facts := found[message], Mapping) else {} for message in told]
 
     # --- life and end -------------------------------------------------------------------------------------------------
 

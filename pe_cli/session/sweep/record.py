@@ -92,8 +92,8 @@ class Candidate:
 
     @property
     def state(self) -> State:
-        # A candidate is what is worst among its trials.
         """That of the trials where they agree, else the first one that there is of: failed, running, stopped, waiting, halted."""
+        # A candidate is what is worst among its trials.
         there = {trial.state for trial in self.trials}
         return next((state for state in _TELLING if state in there), "done")
 

@@ -21,6 +21,7 @@ from pe_cli.kernels.compiler import target
 from pe_cli.metrics.decisions import Decision
 from pe_cli.session.job import Job
 from pe_cli.session.observer import NORM, Observer
+from pe_cli.session.processes.agreement import differing
 from pe_cli.session.training.averages import Averages
 from pe_cli.session.training.checkpoint_writer import CheckpointWriter, Snapshot, kept
 from pe_cli.session.training.early_stopping import Measures, lowered
@@ -61,10 +62,9 @@ def begun(job: Job, folder: RunFolder) -> None:
     job.share()
     job.group.trains_in(folder.path.absolute())
     job.group.advise(f"{job.group.again(folder.path)} goes on from the last checkpoint, with any number of processes")
-    found = [str(facts["values"]) for facts in job.group.texts({"values": job.values.digest()})]
     # All begin with equal values, or they train two models that are averaged.
-    other = next((r for r, digest in enumerate(found) if digest != found[0]), None)
-    if other is not None:
+    if found := differing(job.group.peers, job.values.digest().encode()):
+        other = min(rank for rank in found if rank)
         hint = "they need the same files, packages and kind of processor"
         raise PeError(f"process {other} begins with other values than process 0", hint=hint, code=ExitCode.DEVICE)
 
@@ -204,8 +204,8 @@ class RunWriter:
     # --- metrics ------------------------------------------------------------------------------------------------------
 
     def note(self, use: str, values: Mapping[str, float]) -> bool:
-        # Lengths of gradients are recorded and no measure of how good a model is.
         """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
+        # Lengths of gradients are recorded and no measure of how good a model is.
         return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
 
     def watch(self, loss: float) -> None:
@@ -308,9 +308,9 @@ class RunWriter:
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
 
     @cached_property
-    # Made once: it is the same in all checkpoints of a run, and takes a while.
     def _config(self) -> str:
         """The config as checkpoints keep it; it never changes in a run, and to write it takes as long as a small step."""
+        # Made once: it is the same in all checkpoints of a run, and takes a while.
         return resolved_yaml(self._run, standalone=True)
 
     def _beside(self) -> Mapping[str, bytes]:

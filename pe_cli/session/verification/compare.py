@@ -145,6 +145,7 @@ class Side:
 
     @functools.cached_property
     def _ops(self) -> Mapping[str, tuple[int, str]]:
+        # From the last op to the first, so that of several that write a variable the first one is named.
         return {n: (i, op.type) for i, op in reversed(list(enumerate(self.job.built.ops))) for n in op.output_names()}
 
     def op(self, name: str) -> tuple[int, str]:
@@ -217,6 +218,7 @@ def compare(first: Training, second: Training, step: int | None = None, toleranc
     apart = recorded_apart(first, second)
     number = step or first.only or second.only or 1
     found = _compared(first, second, number, tolerance)
+    # The first steps are the same, but not all that was recorded: the step where that begins tells more.
     if step is None and apart is not None and not found[1]:
         number = apart[0]
         found = _compared(first, second, number, tolerance)

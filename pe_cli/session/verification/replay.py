@@ -60,6 +60,7 @@ class Replayer(Trainer):
             return
         names = list(self.names) if self.names is not None else self._usual()
         updated = [n.removesuffix(UPDATE) for n in names if n.endswith(UPDATE)]
+        # Copies, as the step writes over parameters and state.
         before = {n: np.array(self.job.scope.get(n)) for n in self.job.scope}
         variables = [n for n in names if not n.endswith(UPDATE)]
         fetches = list(dict.fromkeys([*self.step_metrics.always, *variables]))

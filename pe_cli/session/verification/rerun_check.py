@@ -158,9 +158,11 @@ class RerunCheck(RunWriter):
         if not values:
             return
         here = {"step": self.at.step, "epoch": self.at.epoch, "split": use}
+        # Numbers as a file gives them back, which knows no float32.
         given: dict[str, Any] = {**here, **{n: strict_json.loads(strict_json.dumps(v)) for n, v in values.items()}}
         line = self._lines.get(tuple(given[key] for key in _PLACE))
         if line is None:
+            # Behind the last line that was recorded nothing is missing: the run ended there.
             if self._lines and self.at.step <= max(int(str(step)) for step, *_ in self._lines):
                 self._differ(f"{use}: metrics", "", "not recorded", "recorded")
             return
@@ -227,6 +229,7 @@ def first_difference(a: np.ndarray, b: np.ndarray) -> tuple[int, ...] | None:
     """Return the index of the first element whose bits differ; None where none does, () for arrays of other types."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return ()
+    # Bits, and no numbers: a NaN is the same as itself, and -0 is another than 0.
     if a.tobytes() == b.tobytes():
         return None
     size = a.dtype.itemsize

@@ -58,6 +58,7 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     """
     status = folder.known_status()
     done = int(str(status.get("step") or 0))
+    # A run that was done is trained to the end of its config, with what is recorded there.
     whole = last is None and status.get("state") == "done"
     last = done if last is None else last
     begin = (_begin(folder, first) or Resume(folder, 0)).step or 0
@@ -135,6 +136,7 @@ def _check(run: RunSpec, folder: RunFolder) -> None:
 def elsewhere(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Return what decides about bits and differs between two environments; a sentence each."""
     found = []
+    # Portable instructions give the same bits on every processor, so its name does not matter.
     code = before.get("instructions")
     portable = isinstance(code, str) and code.startswith("portable") and code == now.get("instructions")
     for key in dict.fromkeys([*before, *now]):

@@ -9,8 +9,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.processes import agreement
-from pe_cli.session.processes.agreement import agree, data_facts, machine_facts
-from pe_cli.session.processes.peer_group import PeerGroup
+from pe_cli.session.processes.agreement import agree, data_facts, differing, machine_facts
 from tests.collectives.simulated import Network
 
 #: Features of a processor whose names are more than is shown.
@@ -23,7 +22,7 @@ def errors(other: dict, code: ExitCode = ExitCode.USAGE) -> list[PeError | None]
 
     def process(peers):
         try:
-            agree(PeerGroup(peers, peers).texts, FACTS | other if peers.rank == 1 else FACTS, code)
+            agree(peers, FACTS | other if peers.rank == 1 else FACTS, code)
         except PeError as error:
             return error
         return None
@@ -33,6 +32,22 @@ def errors(other: dict, code: ExitCode = ExitCode.USAGE) -> list[PeError | None]
 
 def test_who_has_the_same_goes_on() -> None:
     assert errors({}) == [None] * 3
+
+
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_who_agrees_hears_as_few_and_short_messages_as_there_are_levels(size: int) -> None:
+    network = Network(size)
+    network.run(lambda peers: agree(peers, {"config": "a" * 100_000}))
+    levels = size.bit_length() - 1
+    assert {network.messages[rank] for rank in range(size)} == {2 * levels}
+    assert {network.nbytes[rank] for rank in range(size)} == {levels * (16 + 1) * 8}
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_of_those_that_differ_each_says_what_it_has(size: int) -> None:
+    found = Network(size).run(lambda peers: differing(peers, b"other %d" % peers.rank if peers.rank in (1, size - 1) else b"same"))
+    assert found == [{0: b"same", 1: b"other 1", size - 1: b"other %d" % (size - 1)}] * size
+    assert Network(size).run(lambda peers: differing(peers, b"same")) == [{}] * size
 
 
 @pytest.mark.parametrize(

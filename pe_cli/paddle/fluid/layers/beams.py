@@ -48,14 +48,10 @@ class BeamSearchDecoder(Decoder):
     @staticmethod
     def tile_beam_merge_with_batch(x: Any, beam_size: int) -> Any:
         """Repeat every row beam_size times: [batch, ...] becomes [batch x beam_size, ...]."""
-        return map_structure(lambda v: call("reshape", _tiled(v, beam_size), [-1, *v.shape[1:]]), x)
+        return map_structure(lambda v: _merged(_tiled(v, beam_size)), x)
 
     def _split(self, x: Variable) -> Any:
-        return call("reshape", x, [-1, self.beam_size, *x.shape[1:]])
-
-    @staticmethod
-    def _merged(x: Variable) -> Any:
-        return call("reshape", x, [-1, *x.shape[2:]])
+        return _with_front(x, 1, [-1, self.beam_size])
 
     @property
     def tracks_own_finished(self) -> bool:
@@ -67,6 +63,7 @@ class BeamSearchDecoder(Decoder):
         state, beams = flatten(initial_cell_states)[0], self.beam_size
         ids = fill_constant_batch_size_like(state, [-1, beams], "int64", float(self.start_token))
         zero = fill_constant_batch_size_like(state, [-1, beams], state.dtype, 0.0)
+        # All beams of a sample begin alike: were more than the first possible, the best continuations would come beam_size times.
         first = assign(np.array([0.0] + [NEVER] * (beams - 1), state.dtype))
         finished = fill_constant_batch_size_like(state, [-1, beams], "bool", 0.0)
         lengths = fill_constant_batch_size_like(state, [-1, beams], "int64", 0.0)
@@ -79,17 +76,20 @@ class BeamSearchDecoder(Decoder):
 
     def step(self, time: Variable, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any, Any, Variable]:
         """Append a step of the cell, and keep the best of what the beams go on with."""
-        out, cells = self.cell(map_structure(self._merged, inputs), map_structure(self._merged, states.cell_states), **given)
+        # A cell knows no beams: they are rows of a larger batch for it.
+        out, cells = self.cell(map_structure(_merged, inputs), map_structure(_merged, states.cell_states), **given)
         out, cells = map_structure(self._split, out), map_structure(self._split, cells)
         if self.output_fn is not None:
             out = self.output_fn(out)
         width = out.shape[-1]
         scores = self._scores(out, states, width)
+        # The best of all beams and ids together; place divided by the number of ids is the beam, the remainder the id.
         best, places = call("topk", call("reshape", scores, [-1, self.beam_size * width]), self.beam_size)
         per = call("fill_constant", [1], "int64", float(width))
         parents, ids = call("elementwise_floordiv", places, per), call("elementwise_mod", places, per)
         rows = self._rows(parents)
         done, lengths = self._gathered(call("cast", states.finished, "int64"), rows), self._gathered(states.lengths, rows)
+        # A beam that was finished before grows no longer.
         lengths = call("elementwise_add", lengths, call("scale", done, -1.0, 1.0))
         end = call("fill_constant", [1], "int64", float(self.end_token))
         finished = call("logical_or", call("cast", done, "bool"), equal(ids, end))
@@ -110,12 +110,13 @@ class BeamSearchDecoder(Decoder):
 
     def _rows(self, parents: Variable) -> Any:
         """Return the row of [batch x beam_size, ...] for every parent."""
+        # Where each sample's beams begin, by a running sum, since how many samples there are only a step knows.
         ones = fill_constant_batch_size_like(parents, [-1, 1], "int64", 1.0)
         sample = call("scale", call("cumsum", ones, 0, True), float(self.beam_size))
         return call("reshape", call("elementwise_add", parents, sample), [-1])
 
     def _gathered(self, x: Variable, rows: Variable) -> Any:
-        return self._split(call("gather", self._merged(x), rows))
+        return self._split(call("gather", _merged(x), rows))
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
         """Return whole sequences of ids, [time, batch, beam_size], and the last states."""
@@ -125,6 +126,22 @@ class BeamSearchDecoder(Decoder):
 def _tiled(x: Variable, count: int) -> Any:
     """Return [batch, count, ...] of [batch, ...]."""
     return call("expand", call("unsqueeze", x, [1]), [1, count] + [1] * (len(x.shape) - 1))
+
+
+def _merged(x: Variable) -> Any:
+    """Return [batch x beams, ...] of [batch, beams, ...]."""
+    return _with_front(x, 2, [-1])
+
+
+def _with_front(x: Variable, count: int, sizes: list[int]) -> Any:
+    """Reshape the first axes of a variable, however long the others are."""
+    rest = x.shape[count:]
+    if min(rest, default=1) >= 0:
+        return call("reshape", x, [*sizes, *rest])
+    # A reshape keeps open sizes only where they have their places: these go in front meanwhile.
+    behind = [*range(count, len(x.shape)), *range(count)]
+    made = call("reshape", call("transpose", x, behind), [0] * len(rest) + sizes)
+    return call("transpose", made, [*range(len(rest), len(made.shape)), *range(len(rest))])
 
 
 def beam_search(  # noqa: PLR0913, PLR0917 (fluid's arguments)

@@ -96,6 +96,7 @@ def called(fn: Callable[..., Any]) -> Callable[..., Any]:
     if fn.__name__ in NAMINGS:
         fn = named(fn, NAMINGS[fn.__name__])
     known = inspect.signature(fn).parameters.values()
+    # By annotations: a None in the place of a variable would otherwise fail deep inside, with an attribute of None.
     needed = [(i, p.name) for i, p in enumerate(known) if p.annotation == "Variable" and p.default is p.empty]
 
     @functools.wraps(fn)
@@ -121,6 +122,7 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
         FluidTypeError: when called: too many arguments, or one twice.
     """
     names = ORDER.get(definition.name, "").split() or [
+        # Where nothing is said, the core's order is the original's.
         p.name for p in inspect.signature(definition.fn).parameters.values()
     ]
 
@@ -136,6 +138,7 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
             if name in given:
                 raise FluidTypeError(f"{definition.name} got '{name}' twice")
             given[name] = value
+        # Layers without an `out` of their own compute and then copy there, as later ops expect the variable itself.
         out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
         made = definition.fn(**values)
@@ -151,6 +154,7 @@ def _signature(definition: LayerDef, names: list[str]) -> inspect.Signature:
     known = inspect.signature(definition.fn).parameters
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     shown = [known.get(name, inspect.Parameter(name, kind, default=None)) for name in names]
+    # A default before an argument without one is no signature in Python: it is left out of what is shown.
     needed = max((i for i, p in enumerate(shown) if p.default is inspect.Parameter.empty), default=-1)
     return inspect.Signature([p.replace(default=inspect.Parameter.empty) if i < needed else p for i, p in enumerate(shown)])
 
@@ -172,6 +176,7 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
     if name in ("dtype", "out_dtype"):
         return as_dtype(value) if value is not None or argument is None else argument.default
     if name == "input" and definition.name == "one_hot" and value.dtype == "int32":
+        # Ids are int64 in the core; scripts feed int32 as well.
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0

@@ -35,6 +35,7 @@ def stack(x: Any, axis: int = 0) -> Any:
 
 def has_nan(x: Variable) -> Any:
     """Tell whether an element is NaN: bool [1]."""
+    # NaN alone differs from itself.
     return _some(_compare("not_equal", x, x))
 
 
@@ -63,6 +64,7 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Any:
     """Tell whether a tensor has no element: bool [1]."""
     from pe_cli.paddle.fluid.layers import ops
 
+    # In float64, since a product of sizes may be beyond int32 and has to be 0 only where a size is.
     sizes = call("cast", call("shape", x), "float64")
     return ops.equal(call("reduce_prod", sizes), call("fill_constant", [1], "float64", 0.0), cond=cond)
 

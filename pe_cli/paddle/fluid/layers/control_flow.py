@@ -76,8 +76,10 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
     block = default_main_program().global_block()
     parts, made = [], []
     for fn in (true_fn, false_fn):
+        # Both branches are appended behind each other and cut out again: layers append to the block that is current, and need no other way.
         parts.append(Outline(block))
         made.append(None if fn is None else fn())
+        # Before the second is cut out, while the variables of both are in the block.
         if len(made) == 2:
             _check_alike(*made)
         parts[-1].cut()
@@ -107,6 +109,7 @@ def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = 
     if not pred_fn_pairs:
         raise FluidValueError("case needs a pair of a condition and a function")
     (pred, fn), *rest = pred_fn_pairs
+    # Without default the last function runs if no condition before holds, so its own need not be asked.
     if not rest and default is None and _known("case", pred) is None:
         return fn()
     otherwise = (lambda: case(rest, default)) if rest else default or fn
@@ -124,6 +127,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: s
     for place, fn in enumerate(found):
         index, chosen = fn if isinstance(fn, (tuple, list)) else (place, fn)
         fns[index] = chosen
+    # The one with the largest index stands for all others, as in the original.
     otherwise = default or fns[max(fns)]
     if not isinstance(branch_index, Variable) or value_of(branch_index) is not None:
         wanted = sizes_of("switch_case", "branch_index", branch_index, single=True)
@@ -148,6 +152,7 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
     """
     state = list(loop_vars)
     block = default_main_program().global_block()
+    # Three attempts, each after the last was taken back: a loop of fixed types, the rounds written out, and a loop whose sizes vary.
     before = list(block.ops), set(block.vars)
     try:
         return _repeated(cond, body, state, bound)
@@ -161,6 +166,7 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
         if opened is not None:
             return _repeated(cond, body, list(like(state, iter(opened))), bound, varying=True)
         undo(block, *before)
+        # The first error tells what the script's loop lacks; those of the other attempts would mislead.
         raise FluidValueError(getattr(error, "message", str(error)), hint=getattr(error, "hint", None)) from error
 
 
@@ -236,6 +242,7 @@ class While:
         """
         block = default_main_program().global_block()
         rounds = Outline(block)
+        # Variables that rounds write with other sizes are collected here by `vary` while the block is built.
         rounds.varied = set()
         OPEN.append(rounds)
         try:
@@ -245,6 +252,7 @@ class While:
         if any(op.definition.has(OnHost) for op in block.ops[rounds.begin :]):
             self._list_arrays(rounds)
         if rounds.varied:
+            # What was appended with the sizes of the first round has to be inferred anew with unknown ones.
             self._check_alone(rounds.varied)
             widen(block, rounds.begin, rounds.varied)
         rounds.cut()
@@ -254,6 +262,7 @@ class While:
             test = Outline(block)
             test.cut()
             array = any(n for op in rounds.ops for n in ("array_put", "array_get") if op.type == n)
+            # Loops with arrays need a bound on their rounds, as an array's memory is planned before the step.
             most = self.bound or (MOST if array else 0)
             loops.append_while(block, test, self.cond, [], rounds, [], [], [], most, varying=bool(rounds.varied))
 

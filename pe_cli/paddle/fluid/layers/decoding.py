@@ -102,6 +102,7 @@ class TrainingHelper(DecodeHelper):
     def initialize(self) -> tuple[Any, Variable]:
         """Return the first step of the inputs."""
         first = map_structure(lambda x: call("squeeze", call("slice", x, [0], [0], [1]), [0]), self._rows)
+        # A sequence without rows is finished before it begins.
         return first, equal(self.sequence_length, call("fill_constant", [1], self.sequence_length.dtype, 0.0))
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
@@ -119,6 +120,7 @@ class TrainingHelper(DecodeHelper):
                 last = call("fill_constant", [1], "int64", float(x.shape[0] - 1))
             else:  # what is fed says how many steps there are
                 last = call("scale", call("cast", call("slice", call("shape", x), [0], [0], [1]), "int64"), 1.0, -1.0)
+            # Behind the last row the last one is read, which exists, and then set to 0.
             row = call("squeeze", call("gather", x, call("elementwise_min", after, last)), [0])
             inside = call("cast", call("less_equal", after, last), x.dtype)
             return call("elementwise_mul", row, inside)
@@ -177,10 +179,13 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
         """Return a place of every sample's outputs, drawn: the first up to which their probabilities exceed a uniform number."""
+        # Dividing logits by the temperature before the softmax sharpens or flattens the distribution.
         logits = outputs if self.softmax_temperature is None else call("scale", outputs, 1.0 / self.softmax_temperature)
         sums = call("cumsum", call("softmax", logits), 1)
         draw = call("uniform_random_batch_size_like", outputs, [-1, 1], outputs.dtype, 0, 0, 0.0, 1.0, self.seed or 0)
         width = outputs.shape[1]
+        # How many running sums lie at or below the number drawn is the place that is drawn; the last one catches a sum that rounding left
+        # below 1.
         below = call("reduce_sum", call("cast", call("less_equal", sums, call("expand", draw, [1, width])), outputs.dtype), 1)
         last = call("fill_constant", [1], outputs.dtype, float(width - 1))
         return call("cast", call("elementwise_min", below, last), self.start_tokens.dtype)  # type: ignore[no-any-return]
@@ -258,6 +263,7 @@ def dynamic_decode(
 
     def goes_on(held: list[Variable]) -> Variable:
         time, done = held[:2]
+        # All are finished where even the least of the flags, 0 or 1, is 1.
         more = call("logical_not", call("cast", call("reduce_min", call("cast", done, "float32")), "bool"))
         if max_step_num is None:
             return more  # type: ignore[no-any-return]
@@ -267,6 +273,8 @@ def dynamic_decode(
         time, done, length, now, state = like(parts, iter(held))
         out, after, following, done_now = decoder.step(time, now, state, **given)
         named["out"] = out
+        # Beams change their places, so a flag of this step may belong to another sequence than that of the last: the decoder keeps both
+        # itself.
         if decoder.tracks_own_finished:
             length = getattr(after, "lengths", length)
         else:
@@ -276,9 +284,11 @@ def dynamic_decode(
                 after = map_structure(lambda old, new: _kept(old, new, done), state, after)
         return flatten([call("scale", time, 1.0, 1.0), done_now, length, following, after]), flatten(out)
 
+    # One more, since the step number is compared after the step.
     bound = MOST_STEPS if max_step_num is None else max_step_num + 1
     if max_step_num is None and getattr(decoder, "max_steps", None):
         bound = decoder.max_steps
+    # Ops in a decoder's step belong to its loop, as those in a While do.
     OPEN.append(_Steps(default_main_program().global_block()))
     try:
         with raised_as(FluidValueError):
@@ -287,6 +297,7 @@ def dynamic_decode(
         OPEN.pop()
     _, _, lengths, _, final_states = like(parts, iter(finals))
     helper = LayerHelper("dynamic_decode")
+    # Collected rows have room for the bound; the first `count` are those of steps that ran.
     outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
     outputs, final_states = decoder.finalize(outputs, final_states, lengths)
     if not output_time_major:

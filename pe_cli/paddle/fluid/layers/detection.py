@@ -90,6 +90,7 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         "multi_box_head", list(inputs), image, base_size, num_classes, each[0], min_ratio, max_ratio, each[1], each[2], steps, step_w,
         step_h, offset, list(variance), flip, clip, kernel_size, pad, stride, None, min_max_aspect_ratios_order,
     )  # fmt: skip
+    # With one feature map the original joins nothing, and its names are those of the layers.
     if len(inputs) > 1:
         _name_as_the_original(found)
     return tuple(found)

@@ -126,6 +126,7 @@ def detection_output(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         background_label, nms_threshold, nms_top_k, keep_top_k, score_threshold, nms_eta: of `multiclass_nms`.
         return_index: the places among the priors of all images too.
     """
+    # Without a check of how many priors there are: scripts of SSD declare the feeds with other numbers than come.
     boxes = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
     shares = call("transpose", call("softmax", scores), [0, 2, 1])
     out, index = _made(

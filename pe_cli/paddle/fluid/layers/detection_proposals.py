@@ -66,6 +66,7 @@ def distribute_fpn_proposals(
     helper = LayerHelper("distribute_fpn_proposals", name)
     if min_level > max_level:
         raise FluidValueError(f"distribute_fpn_proposals: min_level {min_level} is above max_level {max_level}")
+    # An output per level, named before the op is appended: only variables that exist can be given as a list.
     names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(max_level - min_level + 1)]
     with raised_as(FluidValueError):
         inputs, existing = {"FpnRois": fpn_rois}, {"MultiFpnRois": names}

@@ -66,6 +66,7 @@ def max_sequence_len(rank_table: RankTable) -> Any:
     """
     if rank_table.level:
         raise FluidValueError(f"max_sequence_len: of level {rank_table.level}", hint="of level 0")
+    # The values do not count, and a row may be empty of them: one column is enough to see the lengths.
     column = call("slice", call("reshape", rank_table.of, [0, -1]), [1], [0], [1])
     zero = call("fill_constant", [1], column.dtype, 0.0)
     _, lengths = call("sequence_pad", column, zero)
@@ -108,6 +109,7 @@ class DynamicRNN:
             raise FluidValueError("a DynamicRNN needs a step_input")
         with raised_as(FluidValueError):
             outs, _ = self._loop.close()
+        # Gradients flow through loops from here on; the collected rows are unpadded into sequences again.
         self._found = [self._rows(out) for out in outs]
 
     def _rows(self, out: Variable) -> Any:
@@ -136,12 +138,14 @@ class DynamicRNN:
         loop = self._now
         if level or x.lod_level > 1:
             raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}'", hint="sequences of one level, and level=0")
+        # The first step_input decides the order; others must have as many sequences and take the same.
         table = self._table or RankTable(x, level)
 
         def padded() -> Any:
             zero = call("fill_constant", [1], x.dtype, 0.0)
             return call("sequence_pad", _reordered(x, table), zero)
 
+        # What the loop reads is made before the loop, outside of the block that is being written.
         block, lengths = loop.outline.outside(lambda: tuple(padded()))
         rows = loop.outline.outside(lambda: call("transpose", block, [1, 0, *range(2, len(block.shape))]))
         if self._table is None:
@@ -191,6 +195,7 @@ class DynamicRNN:
         if shape is None:
             raise FluidValueError("a memory needs init or shape")
         sizes, kind = [-1, *shape], as_dtype(dtype)
+        # As many rows as the loop has sequences, which a step knows.
         made = loop.outline.outside(lambda: fill_constant_batch_size_like(each, sizes, kind, float(value), 1, 0))
         return loop.state(made)
 

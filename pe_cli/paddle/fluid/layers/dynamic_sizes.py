@@ -111,6 +111,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
     ensure_defaults()
     steps, fed = (None, None) if maxlen is None else known_or_fed("sequence_mask", "maxlen", maxlen, single=True)
     if fed is None:
+        # Comparisons with lengths are in int64.
         return call("sequence_mask", x, steps, as_dtype(dtype), name)
     lengths = x if x.dtype == "int64" else call("cast", x, "int64")
     with raised_as(FluidValueError):
@@ -158,6 +159,7 @@ def split(input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None
         return call("split", input, parts, axis, name)
     count = len(num_or_sections) if isinstance(num_or_sections, (list, tuple)) else length_of("split", fed) if fed is not None else parts
     sizes = [-1] * count if fed is not None else list(parts) if isinstance(parts, (list, tuple)) else []
+    # Sizes of parts that come from variables are not known before a step: -1 stands for each.
     attrs = {"num": 0 if sizes else count, "sections": sizes, "axis": 0 if fed_axis is not None else axis}
     helper = LayerHelper("split", name)
     names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
@@ -200,6 +202,7 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
         return call("crop_tensor", x, sizes, begins, name)
     axes = list(range(len(x.shape)))
     start = fed_begins if fed_begins is not None else _numbers(begins or [0] * len(axes))
+    # -1 keeps an axis whole, which a sum of offset and size cannot say: an end beyond every axis does.
     if isinstance(shape, (list, tuple)):  # a -1 among the sizes takes all
         wide = [size if isinstance(size, Variable) else _numbers([LAST if size == -1 else int(size)]) for size in shape]
         fed = call("concat", [call("cast", v, "int64") for v in wide], 0)
@@ -293,6 +296,7 @@ class IfElse:
         """
         if self._branch is None:
             raise FluidValueError("IfElse: input is for inside a block", hint="with ie.true_block(): ...")
+        # Rows are split once per variable, however often both blocks ask for them.
         if x.name not in self._parted:
             with raised_as(FluidValueError):
                 inputs = {"X": x, "Mask": self.cond}

@@ -45,6 +45,7 @@ def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: 
     axes = [dim] if isinstance(dim, int) else dim
     if input.dtype in FLOATS:
         return call("reduce_mean", input, axes, keep_dim, name)
+    # In float64, as a mean in whole numbers would be cut at every step.
     found = call("reduce_mean", call("cast", input, "float64"), axes, keep_dim, name)
     return call("cast", found, input.dtype)
 
@@ -60,6 +61,7 @@ def accuracy(input: Variable, label: Variable, k: Any = 1, correct: Variable | N
     for out, count in zip((correct, total), counts, strict=True):
         if out is not None:
             assign(call("cast", count, "int32"), out)
+    # A share is float32 in the original whatever the outputs are.
     return share if share.dtype == "float32" else call("cast", share, "float32")
 
 
@@ -106,6 +108,7 @@ def pad2d(
         return call("pad2d", input, list(sizes), mode, pad_value, data_format, name)
     helper = LayerHelper("pad2d", name)
     last = data_format == "NHWC"
+    # The op pads NCHW alone where its paddings are fed.
     x = call("transpose", input, [0, 3, 1, 2]) if last else input
     with raised_as(FluidValueError):
         made = helper.one("pad2d", {"X": x, "Paddings": fed}, {"mode": mode, "pad_value": float(pad_value)})
@@ -134,6 +137,7 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
     helper = LayerHelper("row_conv")
     _, time, width = input.shape
     weight = helper.parameter(param_attr, (future_context_size + 1, width), input.dtype)
+    # Rows of zeros behind the end, so that the last rows have neighbours to look at.
     longer = call("pad", input, [0, 0, 0, future_context_size, 0, 0])
     parts = []
     for t in range(future_context_size + 1):
@@ -154,6 +158,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     if width < 2 or width % 2:
         raise FluidValueError(f"add_position_encoding needs an even width, got {input}")
     ones = call("fill_constant_batch_size_like", input, [-1, 1], input.dtype, 1.0)
+    # A running number of rows over the whole batch, minus that of each sequence's first row.
     number = call("lod_reset", call("cumsum", ones, 0), input)
     first = call("sequence_expand_as", call("sequence_first_step", number), input)
     steps = call("elementwise_sub", number, first)
@@ -167,6 +172,7 @@ def round(x: Variable, name: str | None = None) -> Any:
     size = call("abs", x)
     low = call("floor", size)
     half = call("fill_constant", [1], x.dtype, 0.5)
+    # floor(|x| + 0.5) would round 0.49999997 up in float32: the sum is not exact.
     up = call("cast", greater_equal(call("elementwise_sub", size, low), half), x.dtype)
     return call("elementwise_mul", call("elementwise_add", low, up), call("sign", x))
 
@@ -213,6 +219,7 @@ def hsigmoid(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         lacking = call("reduce_sum", call("cast", less_than(path_table, call("fill_constant", [1], "int64", 0)), input.dtype), [1], True)
         return call("elementwise_add", costs, call("scale", lacking, math.log(2)))
     # The first classes are one step higher in the complete tree, unless it has all its leaves at one height.
+    # Leaves of a complete binary tree lie on two levels; the first classes are on the higher one.
     higher = 2 ** (num_classes - 1).bit_length() - num_classes
     if not higher:
         return costs
@@ -312,6 +319,7 @@ def batch_norm(*args: Any, **given: Any) -> Any:
     except NotThereYet:
         made = layer(**{**named, "momentum": 0.0})
     block = made.block
+    # The newest one is this layer's: nothing was appended behind it but its activation.
     at = max(i for i, op in enumerate(block.ops) if op.type == "batch_norm")
     moving = [block.var(block.ops[at].inputs[slot][0]) for slot in ("Mean", "Variance")]
     helper = LayerHelper("batch_norm_momentum")

@@ -39,6 +39,7 @@ def load(out: Variable, file_path: Any, load_as_fp16: bool | None = None) -> Non
     def read() -> Any:
         return _one(path)
 
+    # py_func names the function in its messages.
     read.__name__ = f"reading {path}"
     py_func(read, None, out)
 

@@ -29,6 +29,7 @@ def data(
         stop_gradient: gradients do not flow to it.
     """
     sizes = as_sizes(shape)
+    # A shape with -1 has its batch axis already, as the original sees it.
     if append_batch_size and -1 not in sizes:
         sizes = (-1, *sizes)
     facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level, "any_sizes": True}

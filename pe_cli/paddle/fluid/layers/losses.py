@@ -29,6 +29,7 @@ def auc(
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Any:
     """Take the logarithm of the label's probability; labels without an axis of size 1 give a cost without one."""
     cost = call("cross_entropy", input, label, soft_label, ignore_index)
+    # The core's op gives a column; the shape of the labels says which of both the script has.
     return cost if len(label.shape) == len(input.shape) else call("squeeze", cost, [-1])
 
 
@@ -52,6 +53,7 @@ def center_loss(
     """Measure how far features are from the centers of their classes; alpha is a number or a variable [1]."""
     ensure_defaults()
     if not isinstance(alpha, Variable):
+        # Persistable, as in the original, so that a script can change it between steps.
         alpha = create_global_var([1], float(alpha), "float32", persistable=True, name="centerloss_alpha")
     return follow_centers(LayerHelper("center_loss"), input, label, num_classes, alpha, param_attr, update_center)
 

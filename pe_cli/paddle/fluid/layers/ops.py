@@ -16,6 +16,7 @@ def _into(op: str, inputs: dict[str, Any], attrs: dict[str, Any], out: Variable 
     helper = LayerHelper(op)
     if out is None:
         return helper.one(op, inputs, attrs)
+    # Writing into an existing variable is how a While's condition and counters change.
     helper.op(op, inputs, attrs, (), {"Out": out})
     return out
 

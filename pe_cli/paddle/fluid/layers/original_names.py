@@ -86,6 +86,7 @@ def _adaptive(axes: int) -> Callable[[Given], Naming]:
 
 def _numbers(key: str, *names: str) -> Callable[[Given], Naming]:
     """Return the naming of a layer that makes a constant of every number that it is given."""
+    # The original makes constants of these numbers, and their names are used up.
 
     def naming(given: Given) -> Naming:
         count = sum(name in given and not isinstance(given[name], Variable) for name in names)
@@ -106,6 +107,7 @@ def _depthwise(key: str, *, whole: bool) -> Callable[[Given], Naming]:
         x, groups, filters = given.get("input"), given.get("groups"), given.get("num_filters")
         axis = 1 if given.get("data_format", "NCHW") == "NCHW" else -1
         channels = x.shape[axis] if isinstance(x, Variable) and len(x.shape) == 4 else None
+        # The original divides the filters by the groups in one case and asks for equality in the other.
         fits = channels == groups and isinstance(filters, int) and groups and (filters % groups == 0 if whole else filters == groups)
         return Naming(f"depthwise_{key}" if fits and not given.get("use_cudnn", True) else key)
 

@@ -46,6 +46,7 @@ def conv2d(*args: Any, **given: Any) -> Any:
     """Convolve images; see the core's layer. Padding may have a pair for every axis."""
     facts = {**dict(zip(("input", "num_filters", "filter_size", "stride", "padding"), args, strict=False)), **given}
     padding = flat(facts.get("padding", 0), 1 if facts.get("data_format") == "NHWC" else 2)
+    # By place or by name, as the script gave it: an argument must not come twice.
     args = (*args[:4], padding, *args[5:]) if len(args) > 4 else args
     return adapt(find("conv2d"))(*args, **(given if len(args) > 4 else {**given, "padding": padding}))
 

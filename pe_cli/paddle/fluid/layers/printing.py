@@ -75,6 +75,7 @@ class Asserted:
         """
         if np.all(values[0]):
             return
+        # A condition that does not hold shows the values that the script asked for, shortened.
         flat = [v.ravel() if self.summarize < 0 else v.ravel()[: self.summarize] for v in values[1:]]
         told = "".join(f"; {name} is {v.tolist()}" for name, v in zip(self.names[1:], flat, strict=True))
         raise EnforceNotMet(f"Assert: '{self.names[0]}' does not hold{told}")
@@ -120,9 +121,11 @@ def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         print_tensor_lod: without effect.
         print_phase: forward or both; with backward nothing is shown, as gradients are not.
     """
+    # A copy of its own: what is shown is fetched, and fetching the input could keep it from being computed in place.
     out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
     facts = print_tensor_name, print_tensor_type, print_tensor_shape
     shown = Printed(out.name, input.name, message or "", first_n, summarize, facts)
+    # The gradient's phase has no place here: what runs backward is appended later.
     if print_phase != "backward":
         getattr(out.block.program, "prints", []).append(shown)
     return out

@@ -63,9 +63,11 @@ def py_func(
         "sources": [_source(v, xs) for v in outs],
     }
     with raised_as(FluidValueError):
+        # Without any variable the current program is meant.
         block = (xs or outs)[0].block if xs or outs else _block()
         block.append_op("py_func", {"X": xs}, {"Out": outs}, attrs, at=_caller())
     for v in outs:
+        # Without a backward function nothing can flow back.
         v.stop_gradient = v.stop_gradient or backward_func is None
     return out
 
@@ -88,6 +90,7 @@ def _source(v: Variable, xs: list[Variable]) -> int:
     """Return the input that gives an output's sizes of -1."""
     if getattr(v, "undefined", False) or not v.shape:
         raise FluidValueError(f"py_func: '{v.name}' has no shape", hint="give create_var a shape")
+    # Sizes of -1 are only known in a step; the first input that has them at the same axes says them.
     open_axes = [axis for axis, size in enumerate(v.shape) if size == -1]
     for i, x in enumerate(xs):
         if all(axis < len(x.shape) and x.shape[axis] == -1 for axis in open_axes):
@@ -110,6 +113,7 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def _caller() -> Span:
     """Return the line of the script that called py_func."""
     frame = sys._getframe(2)
+    # Out of the frames of this package: an error in the function is reported at the script's line.
     while frame.f_back is not None and frame.f_globals["__name__"].startswith(f"{__package__}."):
         frame = frame.f_back
     text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).rstrip("\n")

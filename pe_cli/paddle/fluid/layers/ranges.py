@@ -24,6 +24,7 @@ def _real(value: Any) -> Any:
 
 def _counted(count: Any, start: Any, step: Any, dtype: str) -> Any:
     """Return start, start + step, ..., count of them."""
+    # A running sum of ones counts as far as a step says, since no op makes a range of a length that only values know.
     ones = expand(call("fill_constant", [1], "float64", 1.0), call("cast", count, "int64"))
     steps = call("elementwise_mul", call("scale", call("cumsum", ones, 0), 1.0, -1.0), step)
     made = call("cast", call("elementwise_add", steps, start), dtype)
@@ -38,6 +39,7 @@ def range_(start: Any, end: Any, step: Any, dtype: Any) -> Any:
     if known is not None:
         return call("range", *known, as_dtype(dtype))
     first, last, by = _real(start), _real(end), _real(step)
+    # In float64: in float32 the number of steps of a range such as 0 to 1 by 0.1 would depend on rounding.
     return _counted(call("ceil", call("elementwise_div", call("elementwise_sub", last, first), by)), first, by, as_dtype(dtype))
 
 
@@ -55,6 +57,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None) -> Any:
     if known is not None:
         return call("linspace", *known, kind)
     first, count = _real(start), _real(num)
+    # One number has no gap, and the division must not be by 0.
     gaps = call("elementwise_max", call("scale", count, 1.0, -1.0), _real(1))
     return _counted(count, first, call("elementwise_div", call("elementwise_sub", _real(stop), first), gaps), kind)
 

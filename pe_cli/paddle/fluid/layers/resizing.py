@@ -48,6 +48,7 @@ def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     with raised_as(FluidValueError):
         helper = LayerHelper("image_resize", name)
         layout = layout_of(helper, input, resample, data_format)
+        # Where the axes of the image begin: behind batch and channels, or behind the batch.
         sizes, fed = _wanted(input, out_shape, scale, actual_shape, 2 if layout.startswith("NC") else 1)
         if fed is not None and resample.upper() == "BICUBIC":
             raise NotThereYet("image_resize: BICUBIC to sizes that only a step knows is not there yet", hint="give numbers")
@@ -61,6 +62,7 @@ def _wanted(x: Variable, out_shape: Any, scale: Any, actual_shape: Any, first: i
         FluidValueError: no size at all, or a factor that is not above 0 or on unknown sizes.
     """
     count = len(x.shape) - 2
+    # actual_shape wins, as the original prefers what a step says.
     for what, given in (("actual_shape", actual_shape), ("out_shape", out_shape)):
         if given is not None:
             sizes, fed = known_or_fed("image_resize", what, [given] * count if isinstance(given, int) else given)
@@ -76,6 +78,7 @@ def _wanted(x: Variable, out_shape: Any, scale: Any, actual_shape: Any, first: i
         return None, call("cast", call("elementwise_mul", assign(np.array(have, scale.dtype)), scale), "int64")
     if factor <= 0:
         raise FluidValueError(f"image_resize: scale must be above 0, got {factor}")
+    # Cut to whole pixels, as the original does.
     return [int(s * factor) for s in have], None
 
 

@@ -82,6 +82,7 @@ class StaticRNN:
             return loop.state(init)
         if shape is None or batch_ref is None:
             raise FluidValueError("a memory needs init, or shape and batch_ref")
+        # A -1 stands for the batch, which the op fills in; any size does until then.
         sizes = [1 if s == -1 else s for s in shape]
         whole = loop.source(batch_ref)  # of one step of an input: the batch axis stands behind that of time
         ref, axis = (batch_ref, ref_batch_dim_idx) if whole is None else (whole, 1)
@@ -199,6 +200,7 @@ class GRUCell(RNNCell):
         self._weights: Any = None
 
     def _made(self, width: int) -> Any:
+        # Weights are made once, at the first step, when the width of the inputs is known; later steps share them.
         if self._weights is None:
             param, bias, dtype, name = self._facts
             helper = LayerHelper("gru_cell", default_main_program().unique(f"{name}/BasicGRUUnit"))
@@ -214,6 +216,7 @@ class GRUCell(RNNCell):
         both = self._gate(_linear([inputs, states], *gates))
         reset, update = call("split", both, 2, 1)
         fresh = self._act(_linear([inputs, call("elementwise_mul", reset, states)], *candidate))
+        # u h + (1 - u) fresh with one multiplication.
         kept = call("elementwise_mul", update, call("elementwise_sub", states, fresh))
         new = call("elementwise_add", kept, fresh)
         return new, new
@@ -259,6 +262,7 @@ class LSTMCell(RNNCell):
             self._weights = weight, helper.parameter(bias, [4 * self.hidden_size], dtype, is_bias=True)
         gates = _linear([inputs, hidden], *self._weights)
         if self._gate is None and self._act is None:
+            # The fused op has the usual functions; others are written out below.
             facts = {"forget_bias": self._forget, "order": "igfo"}
             new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
             return new_hidden, [new_hidden, new_cell]
@@ -297,6 +301,7 @@ def rnn(
     states = cell.get_initial_states(first, batch_dim_idx=1 if time_major else 0) if initial_states is None else initial_states
     rows = [x if time_major else _swapped(x) for x in flatten(inputs)]
     masks = []
+    # A mask of steps is an input like the others, so that the loop hands each step its row.
     if sequence_length is not None:
         masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
     shape: dict[str, Any] = {}
@@ -328,6 +333,7 @@ def steps_that_count(x: Variable, lengths: Variable, *, time_major: bool, front:
     time = 0 if time_major else 1
     if x.shape[time] > 0:
         kept = call("sequence_mask", lengths, x.shape[time], dtype)
+        # Sizes are only known in a step: a column of the input gives the batch and the steps.
         return call("transpose", kept, [1, 0]) if front else kept
     axes = list(range(2, len(x.shape)))
     one = call("squeeze", call("slice", x, axes, [0] * len(axes), [1] * len(axes)), axes) if axes else x

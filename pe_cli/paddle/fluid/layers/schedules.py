@@ -22,6 +22,7 @@ _KEPT = {"piecewise_decay": "learning_rate", "linear_lr_warmup": "learning_rate_
 def _keep(rate: Any, name: str) -> None:
     """Let a rate stay between steps, by a name of the original's; it is 0 before the first step."""
     block, start = rate.block, default_startup_program().global_block()
+    # Two schedules of one program would take the same name; the second one keeps its own.
     if name not in block.vars and name not in start.vars:
         block.rename_var(rate.name, name)
     rate.persistable = True
@@ -45,6 +46,7 @@ def _on_defaults(made: Callable[..., Any]) -> Callable[..., Any]:
 
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Any:
     """Append `NoamDecay` and return the rate; d_model need not be whole. The counter of steps is 1 in the first run, as in the original."""
+    # Counters of the original begin at 1 here, those of the core at 0: the counter is shifted.
     ensure_defaults()
     factor = float(learning_rate) * float(d_model) ** -0.5
     counter = autoincreased_step_counter(COUNTER, begin=1)

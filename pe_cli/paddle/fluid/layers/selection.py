@@ -21,6 +21,7 @@ def _mask(condition: Variable, like: Variable) -> Any:
     if condition.shape == like.shape:
         return condition
     zeros = LayerHelper("fill_zeros").one("fill_like", {"X": call("cast", like, "float32")}, {"value": 0.0})
+    # One bool for each row counts for the row's elements, aligned at the first axis; of fewer axes, at the last.
     axis = 0 if len(condition.shape) == len(like.shape) else -1
     return call("cast", call("elementwise_add", zeros, call("cast", condition, "float32"), axis), "bool")
 
@@ -51,6 +52,7 @@ class Switch:
     @contextlib.contextmanager
     def case(self, condition: Variable) -> Iterator[None]:
         """Write inside where a condition holds and none before did."""
+        # Cases come in order: one runs where its own condition holds and no earlier one did.
         mine = condition if self._taken is None else logical_and(condition, logical_not(self._taken))
         self._taken = condition if self._taken is None else logical_or(self._taken, condition)
         with _only_if(mine):

@@ -56,6 +56,7 @@ def create_global_var(
     program = default_main_program()
     facts = {"persistable": True, "stop_gradient": True}
     if name is None:
+        # The original uses up a number of this key as well, so later names agree.
         unique_name.generate("global_var")
         name = program.unique("_generated_var")
     made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
@@ -70,8 +71,10 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     name = counter_name or "@STEP_COUNTER@"
     if name not in block.vars:
         made = block.create_var(name, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
+        # One step before the first value, as the first run increments before anyone reads.
         Constant(float(begin - 1))(made, default_startup_program().global_block())
         with program.role(Role.LR_SCHED):
+            # In front of all other ops: whatever reads the counter in a step sees the number of that step.
             block._prepend_op(type="increment", inputs={"X": made}, outputs={"Out": made}, attrs={"step": float(step)})
     return block.var(name)
 
@@ -108,6 +111,7 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     sizes, fed = known_or_fed("fill_constant", "shape", shape)
     if fed is None and fed_number is None:
         return find("fill_constant").fn(list(sizes), kind, float(number), out)
+    # Sizes of 1, which `expand` below makes what the variable says.
     made = find("fill_constant").fn(list(sizes) if fed is None else [1] * length_of("fill_constant", fed), kind, float(number or 0.0))
     if fed_number is not None:
         made = find("elementwise_add").fn(made, find("cast").fn(fed_number, kind))

@@ -58,6 +58,7 @@ class TensorArray:
         """
         if self.rows is None:
             with raised_as(FluidValueError):
+                # Before the loops that are open: memory of the array must exist before the first round.
                 made = outside(lambda: self._made(like))
             self.rows, self.length = made
             default_main_program().arrays[self.rows.name] = self
@@ -83,6 +84,7 @@ class TensorArray:
             NotThereYet: something outside of the loop has read or written the array.
         """
         assert self.rows is not None
+        # What `_made` appended is replaced by one op that makes a list: the loop turned out to run on the host.
         block, name = loop.block, self.rows.name
         first = block.ops.index(self._settling[0])
         made = {id(op) for op in self._settling}
@@ -108,6 +110,7 @@ class TensorArray:
         if first is None:
             raise FluidValueError("nothing was written to the array", hint="write to it before a loop reads it")
         if self.items:
+            # Any tensor of the array gives the rows their sizes, which may be known in a step alone.
             many = call("expand", call("unsqueeze", first, [0]), [self.capacity] + [1] * len(first.shape))
             rows = LayerHelper("array").one("fill_like", {"X": many}, {"value": 0.0})
         elif first.type.known:
@@ -117,6 +120,7 @@ class TensorArray:
             raise NotThereYet(message, hint="write a tensor of that size to the array before the loop")
         rows.stop_gradient = rows.dtype not in FLOATS
         for place, item in sorted(self.items.items()):
+            # Memory is planned for `capacity` rows; a larger place could not be kept.
             if place >= self.capacity:
                 raise FluidValueError(f"a tensor at {place}, and room for {self.capacity}", hint="create_array(dtype, capacity)")
             _put(rows, item, call("fill_constant", [1], "int64", float(place)))
@@ -161,14 +165,17 @@ def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> Tensor
     """Put a copy of a tensor at a place of an array and return the array."""
     array = array or TensorArray(x.dtype)
     place = _known("array_write", i)
+    # A place that the program knows, outside of loops: the array stays a list of variables, and costs nothing.
     if place is not None and array.rows is None and not OPEN:
         array.items[place] = call("assign", x)
         return array
+    # Inside a loop, or at a place that only a step knows: the array becomes rows of one tensor from here on.
     rows, at = array.settle(x), _variable(i)
     assert array.length is not None
     with raised_as(FluidValueError):
         _put(rows, x, at, listed=array.listed)
     after = call("scale", at if at.dtype == "int64" else call("cast", at, "int64"), 1.0, 1.0)
+    # A later write to an earlier place does not shorten the array.
     call("assign", call("elementwise_max", array.length, after), array.length)
     return array
 
@@ -233,6 +240,7 @@ def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
     helper = LayerHelper("array")
     rows = helper.one("first_rows", {"X": array.rows, "Count": array.length})
     rank = len(rows.shape)
+    # A new axis may stand behind the last one; otherwise the rows' own axes count.
     axis %= rank if use_stack else rank - 1
     size = rows.shape[axis + 1] if axis + 1 < rank else 1
     if size < 1:

@@ -29,7 +29,9 @@ def _with_parts(nest: Any, parts: list[Any]) -> Any:
     """Return a structure of the type of another one."""
     if isinstance(nest, Mapping):
         named = dict(zip(sorted(nest), parts, strict=True))
+        # Keys were taken in sorted order; the copy has them in the order of the original.
         return type(nest)((key, named[key]) for key in nest)  # type: ignore[call-arg]
+    # A named tuple takes its fields one by one, other sequences take a list.
     return type(nest)(*parts) if hasattr(nest, "_fields") else type(nest)(parts)
 
 

@@ -36,6 +36,7 @@ def clamp(input: Variable, min: Any = None, max: Any = None, output: Variable | 
     if any(isinstance(v, Variable) for v in (min, max)):
         try:
             min, max = (sizes_of("clamp", "a bound", v, single=True) for v in (min, max))
+        # Compared with tensors then, which a step computes.
         except NotThereYet:  # only a step knows them
             for bound, kind in ((min, "elementwise_max"), (max, "elementwise_min")):
                 if bound is not None:
@@ -45,6 +46,7 @@ def clamp(input: Variable, min: Any = None, max: Any = None, output: Variable | 
     low, high = min, max
     if input.dtype not in ("float32", "float64"):
         raise FluidTypeError(f"clamp takes float32 or float64, got {input}", hint="cast it")
+    # The largest number instead of infinity, as the original has it: an infinite value is cut too.
     limit = _LARGEST[input.dtype]
     low, high = (-limit if low is None else float(low)), (limit if high is None else float(high))
     if low > high:
@@ -66,6 +68,7 @@ def allclose(
     """Tell whether |input - other| <= atol + rtol |other| for all elements: bool [1]; infinities are near themselves only."""
     room = call("scale", call("abs", other), float(rtol), float(atol))
     near = less_equal(call("abs", call("elementwise_sub", input, other)), room)
+    # inf - inf is NaN, which is near nothing; equal infinities are caught by the comparison.
     near = logical_or(logical_and(near, call("isfinite", other)), equal(input, other))
     if equal_nan:
         near = logical_or(near, logical_and(call("isnan", input), call("isnan", other)))
@@ -108,10 +111,12 @@ def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
         FluidValueError: there is no integer in the range; a ValueError.
     """
     first, last = (0, low) if high is None else (low, high)
+    # Drawn as float64, which holds whole numbers exactly up to 2^53.
     if last <= first or max(abs(first), abs(last)) > 1 << 52:
         raise FluidValueError(f"randint: there is no integer from {first} to below {last}", hint="high above low")
     numbers = call("floor", uniform_random([1] if shape is None else shape, "float64", float(first), float(last), seed))
     kind = as_dtype(dtype or ("int64" if out is None else out.dtype))
+    # A draw that rounding took to `last` is put back.
     return _into(call("cast", call("clip", numbers, float(first), float(last - 1)), kind), out)
 
 

@@ -30,6 +30,7 @@ def open_sizes(block: Block, states: Sequence[Variable], body: Callable[[list[Va
         body: `body(states) -> next states`; appends ops, which are taken out again.
     """
     kinds = [v.type for v in states]
+    # Each try opens the axes that the last one found; opening one may make the body change another.
     for _ in range(MOST_TRIES):
         ops, names = list(block.ops), set(block.vars)
         after = [v.type for v in body(_opened(states, kinds))]

@@ -34,6 +34,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     data_format: str = "NCDHW",
 ) -> Any:
     """Convolve volumes; see the core's layer. Padding may have a pair for every axis."""
+    # Pairs for batch and channels are dropped: they are 0 in every script, and the core knows none.
     found = flat(padding, _first(data_format))
     facts = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
     return adapt(find("conv3d"))(input, num_filters, filter_size, stride, found, dilation, groups, **facts)

@@ -65,6 +65,7 @@ class DistributeTranspilerConfig:
         if name not in self._defaults:
             hint = did_you_mean(name, self._defaults) or ""
             raise AttributeError(f"DistributeTranspilerConfig has no '{name}'. {hint}".strip())
+        # The two exclude each other; whichever is set second is refused.
         other = {"runtime_split_send_recv": "sync_mode", "sync_mode": "runtime_split_send_recv"}.get(name)
         if other:
             if value is None:

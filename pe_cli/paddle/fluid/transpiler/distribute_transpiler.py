@@ -64,6 +64,7 @@ class DistributeTranspiler:
         if self.config.min_block_size < SMALLEST:
             found = self.config.min_block_size
             raise TranspilerRefusal(f"config.min_block_size must be at least {SMALLEST} elements, got {found}")
+        # By the base, as the original looks: any class of a script that inherits from it is taken.
         if PSDispatcher not in getattr(self.config.split_method, "__bases__", ()):
             hint = "RoundRobin or HashName, of fluid.transpiler.ps_dispatcher"
             raise TranspilerRefusal(f"config.split_method must be a PSDispatcher, got {self.config.split_method!r}", hint=hint)
@@ -105,10 +106,12 @@ class DistributeTranspiler:
         if self.config.enable_dc_asgd and sync_mode:
             raise TranspilerRefusal("enable_dc_asgd corrects gradients that come late, and none does with sync_mode")
         self.origin_program = default_main_program() if program is None else program
+        # Gradients of tables with a decay are whole for one process; servers take rows, so the update is appended anew.
         undone = getattr(self.origin_program, "undone", None)
         if undone is not None:
             undone.again()
         self.startup_program = default_startup_program() if startup_program is None else startup_program
+        # Before anything is cut: servers initialise whole parameters from it.
         self.origin_startup_program = self.startup_program.clone()
         self.pserver_endpoints = endpoints_of(pservers)
         self.trainer_id, self.trainer_num, self.sync_mode = checked_trainer(trainer_id, trainers), trainers, sync_mode
@@ -120,11 +123,13 @@ class DistributeTranspiler:
         with raised_as(FluidValueError):
             self._updates = Updates(self.origin_program)
         self._cut = cut(self._updates, self._job, config.min_block_size, config.slice_var_up)
+        # Tables that only servers hold are never sent whole.
         self._cut.remote |= remote_tables(self.origin_program, self._updates)
         self._deal()
         TrainerEdits(self.origin_program, self._updates, self._job, self._cut).send()
         if not sync:
             count_steps(self.startup_program, self._updates, self._job)
+            # Cloned again, since the counter of steps is part of what servers start with.
             self.origin_startup_program = self.startup_program.clone()
         edit_startup(self.startup_program, self._cut, self._job, self._cut.remote)
         self._map()
@@ -159,6 +164,7 @@ class DistributeTranspiler:
         TrainerEdits(self.origin_program, self._updates, self._job, self._cut).leave_out()
         here = frozenset(set(self._updates.parameters) - self._cut.remote)
         types = {name: facts.type for name, facts in self._updates.facts.items()}
+        # Asked when something is saved: making the servers' programs takes time that most trainers never need.
         remote = RemoteValues(self.trainer_id, lambda: {e: self.kept(e) for e in self.pserver_endpoints}, types, here)
         self.origin_program.remote_values = remote  # type: ignore[union-attr]
         if wait_port and self.config.wait_port:

@@ -42,6 +42,7 @@ def prelu(x: Any, weight: Any, name: str | None = None) -> Any:
         weight: [1], or [channels].
         name: without effect.
     """
+    # max(x, 0) + weight * min(x, 0), of ops that are broadcast over any number of axes.
     below = call("scale", call("relu", call("scale", x, -1.0)), -1.0)
     axis = 1 if weight.shape != (1,) else -1
     return call("elementwise_add", call("relu", x), call("elementwise_mul", below, weight, axis))
@@ -68,6 +69,7 @@ def mish(x: Any, name: str | None = None) -> Any:
 
 def celu(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
     """Let x through where it is above 0, else return alpha (exp(x / alpha) - 1)."""
+    # elu with alpha has a kink at 0, this has none.
     return call("scale", call("elu", call("scale", x, 1.0 / alpha), 1.0), float(alpha))
 
 

@@ -39,6 +39,7 @@ def linear(x: Any, weight: Any, bias: Any = None, name: str | None = None) -> An
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None, name: str | None = None) -> Any:
     """Return x1 W_i x2 + b_i for every output i; weight is [out, in 1, in 2], bias [1, out]."""
     outs, first, second = weight.shape
+    # x1 is multiplied by the matrices of all outputs at once, and its part for each output by x2 then.
     table = call("reshape", call("transpose", weight, [1, 0, 2]), [first, outs * second])
     parts = call("reshape", call("mul", x1, table), [-1, outs, second])
     out = call("reduce_sum", call("elementwise_mul", parts, call("unsqueeze", x2, [1])), 2)
@@ -95,6 +96,8 @@ def dropout(
         return call("dropout", x, p, not training, None, name, MODES[mode])
     drawn = [a % len(x.shape) for a in ([axis] if isinstance(axis, int) else axis)]
     others = [i for i, _ in enumerate(x.shape) if i not in drawn]
+    # One number is drawn for each place along the axes that are named; it is spread over the others by the product. The maximum only has
+    # the right shape: its value is not used.
     kept = call(
         "dropout", _ones(call("reduce_max", x, others, True) if others else x), p, not training, None, None, MODES[mode]
     )
@@ -132,6 +135,8 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, name: str | Non
         raise FluidValueError(f"alpha_dropout: p must be from 0 to below 1, got {p}")
     if not training or p == 0:
         return x
+    # Klambauer et al. 2017, section on alpha dropout: a and b keep mean 0 and variance 1 where a share p is set to the limit of selu at
+    # minus infinity.
     lowest = -1.0507009873554805 * 1.6732632423543772
     a = ((1 - p) * (1 + p * lowest**2)) ** -0.5
     # 0 or 1 / (1 - p) while training; 1 for all in a program cloned for tests, which has to return x.
@@ -149,6 +154,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, name: str | Non
 def normalize(x: Any, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Any:
     """Divide by the p-norm along an axis; one below epsilon counts as epsilon."""
     powers = call("square", x) if p == 2 else call("pow", call("abs", x), float(p))
+    # Clipped before the root, whose slope at 0 is infinite; numbers below 1e-37 have fewer digits in float32.
     total = call("clip", call("reduce_sum", powers, axis, True), max(epsilon**p, 1e-37), 3.4e38)
     return call("elementwise_mul", x, call("pow", total, -1.0 / p))
 

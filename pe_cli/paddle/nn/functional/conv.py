@@ -44,6 +44,7 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     first = 2 if channels_first("conv2d", data_format) else 1
     around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first)
     dilation = 1 if is_same(padding) else dilation
+    # The op pads both sides alike; a border that differs is put around the images before.
     if around[0] != around[1] or around[2] != around[3]:
         x, around = call("pad", x, [0] * (2 * first) + around + [0] * (2 * (2 - first))), [0] * 4
     attrs = {
@@ -53,6 +54,7 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         "groups": groups,
         "data_format": data_format,
     }
+    # As many groups as channels: each filter sees one channel, which has an op and kernels of its own.
     kind = "depthwise_conv2d" if groups == x.shape[1 if first == 2 else 3] > 1 else "conv2d"
     out = LayerHelper("conv2d", name).one(kind, {"Input": x, "Filter": weight}, attrs, "Output")
     return out if bias is None else call("elementwise_add", out, bias, 1 if first == 2 else 3)
@@ -105,6 +107,7 @@ def conv1d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
 ) -> Any:
     """Convolve rows with given filters [filters, channels / groups, length]; see `conv2d`."""
     first = channels_first("conv1d", data_format)
+    # A row is an image of height 1, and its filters are one tap high.
     high, taps = call("unsqueeze", x, [2 if first else 1]), call("unsqueeze", weight, [2])
     if isinstance(padding, (list, tuple)) and len(padding) == 2:
         around: Any = [0, 0, *padding]

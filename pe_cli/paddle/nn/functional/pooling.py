@@ -71,6 +71,7 @@ def _avg(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     step, whole = (kernel_size if stride is None else stride), exclusive and divisor is None
     facts = {"ceil_mode": ceil_mode, "name": name, "exclusive": whole, "data_format": data_format}
     out = _POOLS[axes](x, kernel_size, "avg", step, padding, **facts)
+    # The mean over the whole window, padding included, times its pixels is its sum.
     pixels = kernel_size**axes if isinstance(kernel_size, int) else math.prod(kernel_size)
     return out if divisor is None else call("scale", out, pixels / divisor)
 

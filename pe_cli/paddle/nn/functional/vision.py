@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.layers.nn.image_resize import LAYOUTS
+from pe_cli.layers.tensor.slicing import END
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.constant_sizes import sizes_of
@@ -105,6 +106,7 @@ def pad(
     first = 2 if channels_first("pad", data_format) else 1
     if mode not in ("constant", "reflect", "replicate", "circular") or len(numbers) != 2 * (rank - 2):
         raise FluidValueError(f"pad: mode {mode!r} with {len(numbers)} numbers on {x}", hint="two numbers per axis")
+    # Pairs come from the last axis back, as in PyTorch.
     pairs = [(numbers[i], numbers[i + 1]) for i in range(0, len(numbers), 2)][::-1]
     if mode == "constant":
         around = [v for pair in pairs for v in pair]
@@ -117,8 +119,8 @@ def pad(
 
 
 def _around(x: Any, axis: int, before: int, after: int) -> Any:
-    size = x.shape[axis]
-    parts = [call("slice", x, [axis], [size - before], [size])] if before else []
+    # Counted from the end, as the size of an axis may be known only when a batch is there.
+    parts = [call("slice", x, [axis], [-before], [END])] if before else []
     parts += [x, *([call("slice", x, [axis], [0], [after])] if after else [])]
     return call("concat", parts, axis) if len(parts) > 1 else x
 
@@ -128,6 +130,7 @@ def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> A
         for axis, (before, after) in enumerate(pairs, first):
             x = _beyond(x, axis, before, after, mode)
         return x
+    # The op pads images with their channels first; rows are images of height 1 there.
     if first == 1:
         last = len(x.shape) - 1
         made = _continued(call("transpose", x, [0, last, *range(1, last)]), pairs, mode, 2)
@@ -139,13 +142,12 @@ def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> A
 
 def _beyond(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     """Continue one axis by its mirror image, or by its first and last elements."""
-    size = x.shape[axis]
     if mode == "reflect":
         begin = [call("reverse", call("slice", x, [axis], [1], [before + 1]), [axis])] if before else []
-        end = [call("reverse", call("slice", x, [axis], [size - 1 - after], [size - 1]), [axis])] if after else []
+        end = [call("reverse", call("slice", x, [axis], [-1 - after], [-1]), [axis])] if after else []
     else:
         begin = [call("slice", x, [axis], [0], [1])] * before
-        end = [call("slice", x, [axis], [size - 1], [size])] * after
+        end = [call("slice", x, [axis], [-1], [END])] * after
     return call("concat", [*begin, x, *end], axis) if begin or end else x
 
 
@@ -162,6 +164,8 @@ def affine_grid(theta: Any, out_shape: Any, align_corners: bool = True, name: st
     Without align_corners -1 and 1 are the edges of the image, else the centres of its first and last pixels.
     """
     if not align_corners:
+        # Places reach to the edges of the outermost pixels instead of to their centres: they move inwards by half a pixel, which is a
+        # factor of (size - 1) / size.
         high, wide = sizes_of("affine_grid", "out_shape", out_shape)[2:]
         inward = layers.assign(np.array([(wide - 1) / wide, (high - 1) / high, 1.0], theta.dtype))
         theta = call("elementwise_mul", theta, inward)
@@ -198,6 +202,8 @@ def grid_sample(
     if (mode, padding_mode, align_corners) != ("bilinear", "zeros", True):
         if min(x.shape[2:]) < 2:
             raise FluidValueError(f"grid_sample needs images of at least 2 rows and columns, got {x}")
+        # The op grid_sampler knows one way. The others are the same places, moved: nearest ones are rounded, places outside are clipped or
+        # mirrored, and those between edges are counted between centres.
         parts = zip(call("split", grid, 2, 3), (x.shape[3], x.shape[2]), strict=True)
         grid = call("concat", [_moved(part, size, mode, padding_mode, align_corners) for part, size in parts], 3)
     return call("grid_sampler", x, grid, name)
@@ -208,6 +214,8 @@ def _moved(place: Any, size: int, mode: str, outside: str, corners: bool) -> Any
     half = (size - 1) / 2
     at = call("scale", place, half, half) if corners else call("scale", place, size / 2, half)  # in pixels
     if outside == "reflection":
+        # A mirror at either end: the places run to and fro with a period of two spans, and the distance from the middle of a period is the
+        # place.
         low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
         turns = call("floor", call("scale", at, 0.5 / span, -0.5 * low / span))
         along = call("elementwise_sub", call("scale", at, 1.0, -low), call("scale", turns, 2 * span))

@@ -131,6 +131,7 @@ def rotate(picture: Picture, angle: float, interpolation: str, expand: bool, cen
     turn = math.radians(angle % 360)
     # a quarter turn has to hit the pixels, so rounding noise is cut off
     cos, sin = round(math.cos(turn), 15), round(math.sin(turn), 15)
+    # Centres of pixels lie at halves, so the middle of width pixels is at (width - 1) / 2 of their indices.
     x, y = ((width - 1) / 2, (height - 1) / 2) if center is None else (center[0] - 0.5, center[1] - 0.5)
     tall, wide, shift_x, shift_y = height, width, 0.0, 0.0
     if expand:
@@ -232,6 +233,8 @@ def hue(picture: Picture, turn: float) -> Picture:
     red, green, blue = np.moveaxis(values, 2, 0)
     angle = np.where(high == red, (green - blue) / safe % 6, np.where(high == green, (blue - red) / safe + 2, (red - green) / safe + 4))
     angle = (angle / 6 + turn) % 1.0
+    # From hue, span and high to colours without cases: each colour falls from high by span over a third of the circle, and these thirds are
+    # 120 degrees apart.
     rounds = (np.array([5.0, 3.0, 1.0]) + 6 * angle[..., None]) % 6
     made = high[..., None] - span[..., None] * np.clip(np.minimum(rounds, 4 - rounds), 0, 1)
     return as_kind(made * most, picture.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,17 @@ class BaseTransform:
         if keys is not None and (isinstance(keys, str) or not isinstance(keys, Sequence)):
             raise FluidTypeError(f"keys must be a list or tuple of names, got {keys!r}", hint='("image",)')
         self.keys = ("image",) if keys is None else tuple(keys)
-        self.params: Any = None
+        self._drawn: dict[int, Any] = {}
+
+    @property
+    def params(self) -> Any:
+        """What was drawn for the sample that this thread changes."""
+        # A DataLoader's workers are threads that share the transform: a picture and its mask must not get different draws.
+        return self._drawn.get(threading.get_ident())
+
+    @params.setter
+    def params(self, value: Any) -> None:
+        self._drawn[threading.get_ident()] = value
 
     def _get_params(self, inputs: tuple[Any, ...]) -> Any:
         """Draw what holds for all parts of a sample."""

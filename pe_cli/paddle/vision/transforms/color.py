@@ -33,6 +33,7 @@ class _Drawn(BaseTransform):
             if value < 0:
                 raise FluidValueError(f"{name}: value is {value}", hint="at least 0")
             low, high = self.middle - value, self.middle + value
+            # A negative factor means nothing for brightness, contrast and saturation; colours turn either way.
             low = max(0.0, low) if self.limits[0] == 0 else low
         else:
             low, high = value

@@ -76,6 +76,7 @@ def hue(picture: Any, turn: float) -> Any:
     if picture.mode in {"L", "1", "I", "F"}:
         return picture
     angle, *others = picture.convert("HSV").split()
+    # Pillow's hues are bytes that go once around the circle, so that they wrap.
     turned = (np.asarray(angle).astype(np.int64) + round(turn * 255)) % 256
     return Image.merge("HSV", (Image.fromarray(turned.astype(np.uint8)), *others)).convert(picture.mode)
 

@@ -135,12 +135,14 @@ class RandomResizedCrop(BaseTransform):
 
     def _get_params(self, inputs: tuple[Any, ...]) -> tuple[int, int, int, int]:
         height, width = F.sizes_of(self.image_of(inputs))
+        # Evenly in the logarithm, so that a shape and its inverse are equally likely.
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         for _ in range(TRIES):
             area, shape = random.uniform(*self.scale) * height * width, math.exp(random.uniform(low, high))
             tall, wide = round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
             if 0 < tall <= height and 0 < wide <= width:
                 return random.randint(0, height - tall), random.randint(0, width - wide), tall, wide
+        # As in the original, the largest box in the middle whose shape is allowed.
         tall, wide = height, width
         if width / height < self.ratio[0]:
             tall = max(1, round(width / self.ratio[0]))

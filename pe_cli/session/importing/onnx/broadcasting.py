@@ -23,6 +23,7 @@ def together(shapes: Sequence[Sequence[Size]]) -> tuple[Size, ...]:
         numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise Unimportable(f"shapes {[list(known(tuple(s))) for s in shapes]} do not fit each other")
+        # A size that is not known can only be the number beside it.
         symbol = next((size for size in sizes if isinstance(size, Symbol)), None)
         made.append(numbers.pop() if numbers else symbol if symbol is not None else 1)
     return tuple(made)
@@ -53,6 +54,7 @@ def spread(node: Node, value: Value, target: Sequence[Size], others: Sequence[Va
         if last:
             return node.out("expand", x=value, expand_times=times, dims=target)
         return node.mid("expand", hint, x=value, expand_times=times, dims=target) if any(one != 1 for one in times) else value
+    # Added to zeros of that shape, which a step makes, a value is repeated as far as they go.
     zeros = filled_like(node, target, [*others, value], value.dtype, 0.0, f"{hint}_zeros")
     if value.dtype == "bool":
         raise Unimportable("truth values are repeated to sizes that are not known")

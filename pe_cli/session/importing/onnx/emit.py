@@ -128,7 +128,9 @@ class Emitter:
         scalar, dtype = array.ndim == 0, array.dtype.name
         shape = [1] if scalar else list(array.shape)
         first = array.reshape(-1)[0] if array.size else dtype == "bool"
+        # fill_constant has its number as float64, which knows whole numbers up to 2^53.
         plain = bool((array == first).all()) and math.isfinite(float(first)) and abs(float(first)) < 2**53
+        # Several floats that the file keeps as values of its own are trained; other constants stay what they are.
         trained = initializer is not None and dtype in FLOATS and array.size > 1
         name = initializer or wanted
         if plain and not trained:
@@ -183,6 +185,7 @@ class Emitter:
             with program_guard(self.program, self._startup):
                 result = _flat(definition.fn(**called, **named))
         except PeError:
+            # What is tried instead may take the name.
             if not own:
                 self._taken.discard(key)
             raise

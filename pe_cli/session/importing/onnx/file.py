@@ -13,6 +13,7 @@ from pe_cli.core.types import HOLDS
 from pe_cli.io.onnx.initializers import MOST_BYTES
 from pe_cli.io.regular_files import open_regular, read_regular
 from pe_cli.io.tensors import data_error
+from pe_cli.session.importing.onnx.expansion import ExpansionError, expanded
 
 Array = np.ndarray[Any, Any]
 #: Oldest version of ONNX's operators that is read.
@@ -21,8 +22,6 @@ OLDEST = 7
 MOST_NODES = 50_000
 #: Nodes that are taken for what ONNX defines them by.
 MOST_WRITTEN_OUT = 2_000
-#: Domain of what ONNX defines single nodes by.
-_DEFINITIONS = "pe.definitions"
 #: Graphs inside graphs.
 DEEPEST = 16
 #: Elements of one value, of those of a layer without the axes that are not known.
@@ -58,14 +57,13 @@ def load(path: Path) -> Any:
     if not model.HasField("graph") or not model.opset_import:
         raise data_error(f"{path}: not an ONNX model: it has no graph, or says no version of operators")
     _check_size(path, model)
+    _check_texts(path, model)
     _check_versions(path, model)
     if model.functions:
         _check_functions(path, model)
-        from onnx import inliner
-
         try:
-            model = inliner.inline_local_functions(model)
-        except _refusals() as error:
+            model = expanded(model)
+        except ExpansionError as error:
             raise data_error(f"{path}: its functions cannot be written out: {error}") from None
         _check_size(path, model)
     return model
@@ -101,6 +99,19 @@ def _check_size(path: Path, model: Any) -> None:
         waiting += [(inner, depth + 1) for node in graph.node for inner in graphs_of(node)]
 
 
+def _check_texts(path: Path, model: Any) -> None:
+    """Refuse a model with a name or text that is no UTF-8: such ones come as bytes, which no text can be compared with."""
+    waiting = [model]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                waiting += [value] if hasattr(value, "ListFields") else value
+            elif field.type == field.TYPE_STRING:
+                for text in [value] if isinstance(value, str | bytes) else value:
+                    if isinstance(text, bytes):
+                        raise data_error(f"{path}: not a whole ONNX file: its {field.name} {text[:40]!r} is no UTF-8")
+
+
 def graphs_of(node: Any) -> list[Any]:
     """Return the graphs inside of a node."""
     return [inner for a in node.attribute for inner in (*([a.g] if a.HasField("g") else []), *a.graphs)]
@@ -133,52 +144,15 @@ def written_out(model: Any, kinds: Iterable[tuple[str, str]], path: Path) -> Any
     Raises:
         PeError: DATA; it becomes too large.
     """
-    from onnx import inliner
-
     chosen = sorted(kind for kind in kinds if is_defined(model, kind))
     if not chosen or sum(_kind(node) in chosen for node in model.graph.node) > MOST_WRITTEN_OUT:
         return model
     try:
-        whole = _with_left_out(model, chosen)
-        made = inliner.inline_selected_functions(whole, chosen, exclude=False, inline_schema_functions=True)
-    except _refusals():
+        made = expanded(model, chosen)
+    except ExpansionError:
         return model
     _check_size(path, made)
     return made
-
-
-def _with_left_out(model: Any, chosen: Iterable[tuple[str, str]]) -> Any:
-    """Return a model in which nodes that leave inputs out are those that ONNX defines them by for just these inputs.
-
-    The inliner of the package onnx asks for the types of all inputs, and fails where one is left out.
-    """
-    import onnx
-    from onnx import inliner
-
-    made, found = onnx.ModelProto(), False
-    made.CopyFrom(model)
-    kinds, version = set(chosen), next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
-    graph = onnx.shape_inference.infer_shapes(model).graph
-    types = {given.name: given.type for given in (*graph.input, *graph.value_info, *graph.output)}
-    types |= {t.name: onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in graph.initializer}
-    for number, node in enumerate(made.graph.node):
-        if _kind(node) not in kinds or node.domain not in ("", "ai.onnx") or "" not in node.input:
-            continue
-        schema: Any = onnx.defs.get_schema(node.op_type, version)
-        if not schema.has_context_dependent_function or any(name and name not in types for name in node.input):
-            continue
-        given = [types[name].SerializeToString() if name else b"" for name in node.input]
-        since = max((v for v in schema.context_dependent_function_opset_versions if v <= version), default=version)
-        body = schema.get_context_dependent_function_with_opset_version(since, node.SerializeToString(), given)
-        function = onnx.FunctionProto.FromString(body)
-        function.domain, function.name = _DEFINITIONS, f"{node.op_type}_{number}"
-        made.functions.append(function)
-        node.domain, node.op_type, found = _DEFINITIONS, function.name, True
-        del node.attribute[:]
-    if not found:
-        return model
-    made.opset_import.append(onnx.helper.make_opsetid(_DEFINITIONS, 1))
-    return inliner.inline_local_functions(made)
 
 
 def _check_functions(path: Path, model: Any) -> None:

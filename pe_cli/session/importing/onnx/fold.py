@@ -143,6 +143,7 @@ def slices(node: Node, given: Sequence[Array | None], rank: int) -> tuple[slice,
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not -rank <= axis < rank or step == 0:
             raise Unimportable(f"axes {axes} and steps {steps} do not fit an input with {rank} axes")
+        # Backwards as far as the first element, which files write as the smallest number of int32 or int64.
         found[axis] = slice(start, None if step < 0 and end <= -(2**31) + 1 else end, step)
     return tuple(found)
 
@@ -177,6 +178,7 @@ def _binary(node: Node, given: Sequence[Array]) -> Array:
         found = np.asarray(_BINARY[node.op](given[0], given[1]))
     if found.dtype == object and node.op == "Equal":
         return found.astype(bool)
+    # ONNX's Pow has the type of its base.
     return found.astype(given[0].dtype) if node.op == "Pow" else found
 
 
@@ -189,6 +191,7 @@ def _div(node: Node, given: Sequence[Array]) -> Array:
         if x.dtype.kind in "iu":
             if (y == 0).any():
                 raise Unimportable("it divides by 0")
+            # ONNX cuts quotients towards 0, and NumPy's // goes down.
             return np.asarray(np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y)), x.dtype)
         return np.asarray(x / y)
 
@@ -349,10 +352,12 @@ def folded(node: Node) -> list[Value] | None:
     for value in values:
         array = value.sizes if value.sizes is not None else value.constant
         assert array is not None
+        # As objects, whole numbers let symbols say what a product or quotient with them is.
         given.append(array.astype(object) if symbols and array.dtype != object and array.dtype.kind in "iu" else array)
     try:
         made = how(node, given)
     except TooLarge:
+        # What is too large for a constant may still be what a layer makes.
         if symbols or ("", node.op) not in discover():
             raise
         return None

@@ -50,6 +50,7 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
     A node without a layer, or of which the layer cannot do what it asks for, is taken for what ONNX itself defines it by, where it does.
     """
     whole, plain, own = replace(wish, partial=False), model, onnx_file.kinds_of(model)
+    # What has neither a layer nor a way to be computed is written out at once; all else only when its layer refuses it.
     written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS and kind[1] not in INSIDE}
     first: Unimportable | None = None
     while True:
@@ -57,6 +58,7 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
         try:
             return _in_batches(model, whole)
         except Unimportable as error:
+            # The first failure is told: later ones may be about nodes that the file does not have.
             first = error if first is None or error.kind in own else first
             more = len(written) < MOST_KINDS and error.kind is not None and error.kind not in written
             if more and error.kind is not None and onnx_file.is_defined(plain, error.kind):
@@ -141,6 +143,7 @@ class _Graph:
             self.takers[name].add("")
         for node in nodes:
             for name in {*node.input, *_read_inside(node)} - {""}:
+                # A node that reads a value twice counts twice; graphs inside of it count once.
                 self.uses[name] += list(node.input).count(name) or 1
                 self.takers[name].add(node.op_type)
 
@@ -200,6 +203,7 @@ class _Graph:
         if name in self.pending:
             tensor = self.pending.pop(name)
             array, said = onnx_file.array_of(self.path, tensor), onnx_file.element_type(tensor.data_type)[0]
+            # Constants that pe's own export has made are no parameters of the model.
             own = name.startswith("const@") and self.model.producer_name == "pe"
             self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name, said=said)
             return self.values[name]
@@ -211,6 +215,7 @@ class _Graph:
         """Give a node's outputs values."""
         domain = "" if node.domain == "ai.onnx" else node.domain
         inputs = list(node.input)
+        # Inputs that are left out at the end need not be written at all.
         while inputs and not inputs[-1]:
             inputs.pop()
         if any(name in self.missing for name in inputs):
@@ -322,6 +327,7 @@ class _Graph:
             except PeError as error:
                 raise data_error(f"{self.path}: the output '{name}': {error.message}", error.hint) from None
             self._check_shape(name, value)
+            # An output of the file keeps its name, whatever computes it.
             if name in wanted and held.variable != self.keys.get(name):
                 held = self.emitter.layer("assign", self.keys.get(name, name), {"input": held}, own=name in self.keys)
             fetches.append(str(held.variable))

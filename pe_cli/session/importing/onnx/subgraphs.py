@@ -38,6 +38,7 @@ def branch(reader: Reader, node: Node) -> Sequence[Value | None]:
         raise Unimportable("a branch is missing")
     node.emitter.note("an If whose condition is a constant is the branch that it chooses")
     names = [given.name for given in graph.output]
+    # What the branch hands on takes the names that were kept for the node's outputs.
     reader.keys |= {name: reader.keys[outer] for name, outer in zip(names, node.outputs, strict=False) if outer in reader.keys}
     return reader.take(graph, names)
 
@@ -109,6 +110,7 @@ def _round(reader: Reader, node: Node, graph: Any, inside: Sequence[Value]) -> l
     if reader.written_out > MOST_WRITTEN_OUT:
         raise Unimportable(f"its rounds, written out, are more than {MOST_WRITTEN_OUT:,} nodes")
     node.emitter.note(f"the rounds of a {node.op} are written out")
+    # Every round makes the values of the body anew, under the same names.
     own = {name for inner in graph.node for name in inner.output} | {given.name for given in graph.input}
     for name in own:
         reader.values.pop(name, None)

@@ -55,6 +55,7 @@ class Symbol:
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, int | np.integer):
             return Symbol(self.name, self.factor * int(other)) if other else 0
+        # Python raises TypeError then, and the node becomes a layer instead of a size.
         return NotImplemented
 
     __rmul__ = __mul__

@@ -76,6 +76,16 @@ class Emitter:
         while at < len(self.block.ops):
             at = self._next(at)
 
+    def _ref(self, name: str) -> str:
+        """Return what a variable is called in the model file.
+
+        Raises:
+            PeError: DATA; nothing before gives it.
+        """
+        if name not in self._refs:
+            raise PeError(f"'{name}' is read, and no layer before gives it", hint="save the model anew", code=ExitCode.DATA)
+        return self._refs[name]
+
     def reference(self, name: str) -> str | None:
         """Return what a variable is called in the model file, None where it is not there."""
         return self._refs.get(name)
@@ -124,9 +134,10 @@ class Emitter:
         if op.type not in ("assign", "scale") or [slot for slot, names in op.inputs.items() if names] != ["X"]:
             return False
         x, out = self.block.vars[op.inputs["X"][0]], self.block.vars[op.outputs["Out"][0]]
+        # What is fed and fetched without a change in between needs a layer of its own.
         if x.persistable or out.persistable or (x.is_data and out.name in self._fetches):
             return False
-        self._refs[out.name] = self._refs[x.name]
+        self._refs[out.name] = self._ref(x.name)
         return True
 
     def _is_constant(self, at: int) -> bool:
@@ -135,7 +146,10 @@ class Emitter:
         if op.type != "assign_value":
             return False
         v = self.block.vars[op.outputs["Out"][0]]
-        values = np.asarray(op.attrs["values"], v.dtype).reshape(v.shape)
+        try:
+            values = np.asarray(op.attrs["values"], v.dtype).reshape(v.shape)
+        except (ValueError, OverflowError):  # as many numbers as it has no room for, or of another size
+            return False
         if values.size and (values == values.flat[0]).all():
             value = self._written(short(float(values.flat[0])))
             layer = {"type": "fill_constant", "shape": list(v.shape), "dtype": v.dtype, "value": value}
@@ -219,7 +233,7 @@ class Emitter:
     def _written(self, value: Any) -> Any:
         """Return an argument as a model file has it."""
         if isinstance(value, Variable):
-            return self._refs[value.name]
+            return self._ref(value.name)
         if isinstance(value, list):
             made = [self._written(one) for one in value]
             return made[0] if len(made) == 1 and isinstance(value[0], Variable) else made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,17 @@ def outputs_of(one: Candidate, ops: Sequence[Operator], block: Block, read: Mapp
     names = _same_ops(inside, ops, block, known, read)
     if names is None:
         return None
-    return [names.get(v.name, "") for v in flat(result)]
+    outputs = [names.get(v.name, "") for v in flat(result)]
+    return None if _hides(ops, outputs, block, read) else outputs
+
+
+def _hides(ops: Sequence[Operator], outputs: Sequence[str], block: Block, read: Mapping[str, int]) -> bool:
+    """Return whether others read what some operators write and a layer in their place does not give."""
+    # An operator that leads to nothing is not counted among those that read.
+    leading = [op for op in ops if any(read.get(name, 0) for name in op.output_names())]
+    inside = Counter(name for op in leading for name in op.input_names())
+    written = {name for op in ops for name in op.output_names() if name not in block.vars or not block.vars[name].persistable}
+    return any(read.get(name, 0) > inside[name] for name in written.difference(outputs))
 
 
 def variables(value: Any) -> Iterator[Variable]:
@@ -90,6 +101,7 @@ def _same_ops(
             return None
         if _named(one.inputs, names) != _named(other.inputs, None) or not _bind(one, other, names, read):
             return None
+    # Values between these operators vanish with the layer: nothing else may read them.
     inner = {name for op in ops[:-1] for name in op.output_names()} - set(names.values())
     return None if any(read.get(name) for name in inner) else names
 
@@ -104,6 +116,7 @@ def _bind(one: Operator, other: Operator, names: dict[str, str], read: Mapping[s
     for slot in {*one.outputs, *other.outputs}:
         ours, theirs = ([n for n in op.outputs.get(slot, ()) if n != EMPTY] for op in (one, other))
         if len(ours) != len(theirs):
+            # A program may lack an output that nothing reads, or have one that the layer does not make.
             if any(read.get(name) for name in theirs) or any(name in names for name in ours):
                 return False
             continue
@@ -121,6 +134,7 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) and isinstance(other, (int, float)):
+        # Files keep attributes as float32.
         with np.errstate(all="ignore"):
             return bool(np.float32(one) == np.float32(other))
     return bool(one == other)

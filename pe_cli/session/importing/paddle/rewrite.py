@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pe_cli.io.fluid.program_desc import BlockDesc, OpDesc, VarDesc
+from pe_cli.io.fluid.sequence_readers import PLAIN_ROWS
 
 
 def rewritten(blocks: Sequence[BlockDesc]) -> list[BlockDesc]:
@@ -21,6 +22,9 @@ def rewritten(blocks: Sequence[BlockDesc]) -> list[BlockDesc]:
                 OpDesc("unsqueeze2", {"X": op.inputs["Ids"]}, {"Out": [column.name]}, {"axes": [-1]}),
                 OpDesc("lookup_table", {**op.inputs, "Ids": [column.name]}, op.outputs, op.attrs),
             ]
+        elif op.type == "im2sequence":
+            # The layer of model files gives plain rows.
+            ops.append(replace(op, attrs={**op.attrs, PLAIN_ROWS: True}))
         else:
             ops.append(op)
     return [replace(main, vars=[*main.vars, *made], ops=ops), *blocks[1:]]

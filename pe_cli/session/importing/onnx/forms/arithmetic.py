@@ -41,6 +41,8 @@ def _with_number(node: Node) -> Value | None:
         x = node.var(index)
         if x.dtype not in FLOATS and (node.op not in ("Add", "Sub", "Mul") or x.dtype not in NUMBERS):
             continue
+        # A number beside a variable becomes an attribute of one layer: a constant variable and a broadcast would cost a step memory and a
+        # pass, and the step would read worse.
         args: dict[str, Any] | None = None
         if node.op == "Add":
             args = {"bias": number}
@@ -65,6 +67,7 @@ def two(node: Node) -> Value:
     if found is not None:
         return found
     x, y = node.var(0), node.var(1)
+    # The layer elementwise_pow takes floats of one type; ONNX lets base and exponent differ in theirs.
     if node.op == "Pow" and (y.dtype != x.dtype or x.dtype not in FLOATS):
         return _power(node, x, y)
     if node.op == "Div" and x.dtype not in FLOATS:
@@ -87,6 +90,8 @@ def _apart(node: Node, rest: Value, x: Value, y: Value) -> Value:
     zero = node.number_like(0.0, x, "zero")
     some = node.mid("not_equal", "some", x=rest, y=zero, dims=rest.dims)
     x_below, y_below = (combined(node, "less_than", v, zero, f"{n}_below") for n, v in (("x", x), ("y", y)))
+    # The layer rounds down and its rest has the sign of the divisor, as in Python; ONNX cuts towards 0, as in C. The two differ by 1
+    # exactly where there is a rest and the signs differ.
     opposite = combined(node, "logical_xor", x_below, y_below, "opposite")
     return combined(node, "logical_and", some, opposite, "apart")
 
@@ -94,6 +99,7 @@ def _apart(node: Node, rest: Value, x: Value, y: Value) -> Value:
 def _whole_quotient(node: Node, x: Value, y: Value) -> Value:
     """Divide whole numbers and cut the fraction off: the layer rounds down."""
     own = x.dtype
+    # Layers compute with int32 and int64. Bytes are widened, and cast back at the end.
     if own not in NUMBERS:
         x, y = (node.mid("cast", f"{n}_wide", x=v, dtype="int32", dims=v.dims) for n, v in (("x", x), ("y", y)))
     x, y, dims = pair(node, x, y)
@@ -149,6 +155,8 @@ def _bias(node: Node) -> Value | None:
         if layer is None or array is None or layer["type"] != "fc" or layer["bias_attr"] is not False or layer.get("act"):
             continue
         size = layer["size"]
+        # Only where nothing else reads the product may the bias move into the layer that makes it: another reader wants the product without
+        # the bias.
         if node.uses[node.inputs[index]] != 1 or array.size != size or array.shape[-1:] != (size,) or array.ndim > x.rank:
             continue
         if array.dtype.name != x.dtype:
@@ -185,6 +193,7 @@ def modulo(node: Node) -> Value:
         return combined(node, "elementwise_mod", x, y)
     x, y, dims = pair(node, x, y)
     rest = node.mid("elementwise_mod", "rest", x=x, y=y, dims=dims)
+    # With fmod the rest has the sign of the dividend, as in C. Where the signs differ, the layer's rest lies one divisor beside it.
     apart = spread_as(node, _apart(node, rest, x, y), dims)
     less = node.mid("elementwise_sub", "less", x=rest, y=y, dims=dims)
     return node.out("select", condition=apart, x=less, y=rest, dims=dims, scalar=x.scalar and y.scalar)
@@ -210,6 +219,8 @@ def prelu(node: Node) -> Value:
     elif slope.shape == dims[1:]:
         mode, shape = "element", [1, *dims[1:]]
     else:
+        # max(x, 0) + slope * min(x, 0): the layer prelu has one slope for all, for a channel or for an element, and this one is broadcast
+        # in yet another way.
         below = node.mid("elementwise_min", "below", x=x, y=node.number_like(0.0, x, "zero"), dims=x.dims)
         scaled = combined(node, "elementwise_mul", below, node.var(1), "scaled")
         return kept(node, x, "elementwise_add", x=node.mid("relu", "above", x=x, dims=x.dims), y=scaled)

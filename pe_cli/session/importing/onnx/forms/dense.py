@@ -16,12 +16,15 @@ from pe_cli.session.importing.onnx.values import Unimportable, Value, product
 def matmul(node: Node) -> Value:
     left, right = node.value(0), node.value(1)
     array = right.constant
+    # A constant matrix on the right is what an exporter makes of a fully connected layer. As a layer it has a parameter that can be trained
+    # on; every other product is one of two variables.
     if left.constant is None and array is not None and array.ndim == 2 and left.rank >= 2 and array.dtype.name in FLOATS and array.size:
         return _connected(node, node.var(0), False)
     x, y = node.var(0), node.var(1)
     if x.dtype not in FLOATS:
         raise Unimportable(f"it multiplies matrices of {x.dtype}, and the layer matmul takes floats")
     if left.rank == 1:
+        # As in numpy, a vector is a row on the left and a column on the right, and the axis that it gained is left out of the product.
         x = node.reshaped(x, [1, *x.dims], "row")
     if right.rank == 1:
         y = node.reshaped(y, [*y.dims, 1], "column")
@@ -59,6 +62,7 @@ def gemm(node: Node) -> Value:
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
     turn_x, turn_y = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
     weight, bias = node.value(1).constant, node.value(2).constant if node.has(2) else None
+    # A bias is flat where each output has one number: a matrix that is added would differ from row to row, which no bias of a layer does.
     flat = (bias is not None and bias.shape[-1:] and bias.size in (1, bias.shape[-1])) or (bias is not None and bias.size == 1)
     dense = weight is not None and weight.ndim == 2 and not turn_x and node.value(0).constant is None and weight.dtype.name in FLOATS
     if dense and (flat or not node.has(2)):
@@ -81,6 +85,7 @@ def gemm(node: Node) -> Value:
 def gather(node: Node) -> Value:
     table, places = node.value(0), node.value(1)
     axis = node.axis(0)
+    # A constant matrix whose rows are looked up is an embedding, whose table is trained.
     rows = table.constant
     if rows is not None and rows.ndim == 2 and axis == 0 and rows.dtype.name in FLOATS and places.constant is None and rows.size:
         return _embedded(node, rows)

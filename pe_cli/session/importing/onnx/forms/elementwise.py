@@ -75,8 +75,11 @@ def inverse_hyperbolic(node: Node) -> Value:
     inside = node.mid("scale", "inside", x=square, scale=1.0, bias=1.0 if node.op == "Asinh" else -1.0, dims=x.dims)
     root = node.mid("sqrt", "root", x=inside, dims=x.dims)
     if node.op == "Acosh":
+        # log(x + sqrt(x² - 1)).
         total = node.mid("elementwise_add", "total", x=x, y=root, dims=x.dims)
         return kept(node, x, "log", x=total)
+    # sign(x) * log(|x| + sqrt(x² + 1)): without the absolute value, the two terms of a negative x cancel, and the logarithm has few digits
+    # or is that of 0.
     size = node.mid("abs", "size", x=x, dims=x.dims)
     total = node.mid("elementwise_add", "total", x=size, y=root, dims=x.dims)
     logarithm = node.mid("log", "log", x=total, dims=x.dims)
@@ -113,6 +116,7 @@ def gelu(node: Node) -> Value:
 @form("Celu")
 def celu(node: Node) -> Value:
     x, alpha = floats(node), float(node.attr("alpha", 1.0))
+    # CELU is alpha * ELU(x / alpha) with ELU's own factor at 1: ELU with alpha would have a kink at 0.
     if alpha == 1.0:
         return kept(node, x, "elu", x=x, alpha=1.0)
     smaller = node.mid("scale", "smaller", x=x, scale=1.0 / alpha, dims=x.dims)
@@ -138,6 +142,7 @@ def is_infinite(node: Node) -> Value:
         return kept(node, x, "isinf", x=x)
     zero, infinite = node.number_like(0.0, x, "zero"), node.mid("isinf", "infinite", x=x, dims=x.dims)
     side = node.mid("greater_than" if high else "less_than", "side", x=x, y=zero, dims=x.dims)
+    # An operator that looks for neither infinity is legal, and finds none: xor of a truth value with itself is false.
     if not low and not high:
         side = node.mid("logical_xor", "never", x=infinite, y=infinite, dims=x.dims)
     return kept(node, x, "logical_and", x=infinite, y=side)

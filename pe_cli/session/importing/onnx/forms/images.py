@@ -47,6 +47,7 @@ def conv(node: Node) -> Value:
     if axes not in (1, 2, 3) or len(x.dims) != weight.ndim:
         raise Unimportable(f"filters {list(weight.shape)} over {list(known(x.dims))}: layers convolve 1, 2 and 3 axes")
     strides, dilations, pads = window(node, weight.shape[2:], x.dims[2:])
+    # One axis is convolved as an image of one row: its filters, strides and paddings have a 1 or a 0 in front.
     if axes == 1:
         x = as_images(node, x)
         strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
@@ -96,12 +97,15 @@ def conv_transpose(node: Node) -> Value:
         if not all(isinstance(size, int) for size in sizes):
             raise Unimportable("a given size of the output, where that of the input is not known")
         outs = wanted[-axes:] if wanted is not None else [s * stride for s, stride in zip(x.dims[2:], strides, strict=True)]
+        # ONNX's own formula, solved for the padding: what is too much of the widest output is cut off, the odd one behind for SAME_UPPER
+        # and in front otherwise.
         total = [max(0, size + more + r - out) for size, more, r, out in zip(sizes, extra, reach, outs, strict=True)]
         small = [t // 2 for t in total]
         large = [t - s for t, s in zip(total, small, strict=True)]
         pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
         extra = [max(0, out - (size + r - t)) for out, size, r, t in zip(outs, sizes, reach, total, strict=True)]
     if any(extra):
+        # output_padding lengthens the output behind, which is the same as to cut less off there.
         pads = [*pads[:axes], *(p - more for p, more in zip(pads[axes:], extra, strict=True))]
     if min(pads, default=0) < 0:
         return _widened(node, pads, axes)
@@ -199,6 +203,7 @@ def batch_norm(node: Node) -> list[Value | None]:
         made = node.mid("batch_norm", "image", input=as_images(node, x), **args, **named, **moving)
         return [node.reshaped(made, shape)]
     if len(shape) > 4:
+        # A layer for images has four axes. Statistics are of a channel, wherever its elements lie.
         rest = math.prod(size for size in shape[3:] if isinstance(size, int))
         flat = node.reshaped(x, [*shape[:3], rest], "image")
         return [node.reshaped(node.mid("batch_norm", "flat", input=flat, dims=flat.dims, **args, **named, **moving), shape)]
@@ -220,6 +225,7 @@ def group_norm(node: Node) -> Value:
         raise Unimportable(f"{groups} groups do not divide the channels of {list(known(x.dims))}")
     bounded([channels], "its scale")
     scale = node.const(1, "scale")
+    # Before operator set 21 scale and bias have a number for each group; the layer, as ONNX since then, has one for each channel.
     spread = (lambda a: np.repeat(a, channels // groups)) if scale.size == groups != channels and node.opset < 21 else None
     names = [node.parameter(index, what, spread)[1] for index, what in ((1, "scale"), (2, "bias"))]
     args: dict[str, Any] = {"param_attr": {"name": names[0]}, "bias_attr": {"name": names[1]}}
@@ -233,6 +239,7 @@ def layer_norm(node: Node) -> list[Value | None]:
     if node.wants(1) or node.wants(2):
         raise Unimportable("its mean or deviation is read")
     first = axis == 0
+    # The layer keeps axis 0 for the batch and normalises from axis 1 on: to normalise over everything, the whole value becomes one sample.
     if first:
         x = node.reshaped(x, [1, *x.dims], "sample")
         axis = 1
@@ -255,5 +262,6 @@ def layer_norm(node: Node) -> list[Value | None]:
 @form("LRN")
 def lrn(node: Node) -> Value:
     x, size = floats(node), int(node.attr("size", 1))
+    # ONNX divides alpha by the size of the neighbourhood, the layer (as the paper of AlexNet) does not.
     alpha, beta = float(node.attr("alpha", 1e-4)) / size, float(node.attr("beta", 0.75))
     return kept(node, x, "lrn", input=x, n=size, k=float(node.attr("bias", 1.0)), alpha=alpha, beta=beta)

@@ -16,6 +16,7 @@ from pe_cli.session.importing.onnx.values import Array, Size, Symbol, Unimportab
 @form("Concat")
 def concat(node: Node) -> Value:
     axis = node.axis(1)
+    # Empty parts are left out: no variable has an axis of 0, and they add nothing.
     whole = [i for i in range(len(node.values)) if node.shape(i)[axis] != 0] or [0]
     values = [node.var(i) for i in whole]
     if len(values) == 1:
@@ -37,6 +38,7 @@ def split(node: Node) -> list[Value | None]:
     if sizes is None:
         if not isinstance(size, int):
             raise Unimportable("it cuts an axis whose size is not known")
+        # The last part is the smaller one where they are not of equal size.
         each = -(-size // parts)
         sizes = [min(each, size - i * each) for i in range(parts)]
     if len(sizes) != parts or min(sizes) < 0 or (isinstance(size, int) and sum(sizes) != size):
@@ -104,10 +106,14 @@ def _cut(part: slice, size: Size, name: str) -> tuple[Size, tuple[int, int, int]
         start, stop, step = part.indices(size)
         length = len(range(start, stop, step))
         whole = length == size and step == 1
+        # An end below 0 counts from the end, for the layer as for Python. To go backwards through element 0 the end has to lie one before
+        # it, which no such number says; -size - 1 is cut to it.
         return length, None if whole else (start, -size - 1 if step < 0 and stop < 0 else stop, step)
     far = 2**31 - 1
     start, stop, step = int(part.start or 0), far if part.stop is None else min(int(part.stop), far), int(part.step or 1)
     if step < 0:
+        # Forwards, numbers below 0 or beyond the end mean the same to ONNX and to the layer, whatever the size will be. Backwards, the end
+        # that lies before element 0 depends on it.
         raise Unimportable("it goes backwards over an axis whose size is not known")
     if start == 0 and stop == far and step == 1:
         return size, None
@@ -135,6 +141,8 @@ def pad(node: Node) -> Value:
     if not any(before + after):
         return x
     sides = [side for pair in zip(before, after, strict=True) for side in pair]
+    # The layers pad by finite numbers, and the layer pad2d reflects and repeats within images alone: the rest is put together by taking
+    # places, or by setting constants beside it.
     if mode == "constant" and math.isfinite(number):
         return node.out("pad", x=x, paddings=sides, pad_value=number, dims=dims)
     pairs = list(zip(before, after, strict=True))

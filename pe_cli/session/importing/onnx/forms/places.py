@@ -62,6 +62,8 @@ def _numbered(node: Node, index: int, sizes: Sequence[Size]) -> Value:
     """
     if not all(isinstance(size, int) for size in sizes[1:]):
         raise Unimportable(f"places are counted through {list(known(tuple(sizes)))}, which are not known")
+    # Coordinates become numbers of places counted through all axes, row by row: one gather from the flattened value then does what ONNX's
+    # gather of many axes does.
     strides = [math.prod(int(str(size)) for size in sizes[i + 1 :]) for i in range(len(sizes))]
     held = node.value(index).constant
     if held is not None and isinstance(sizes[0], int):
@@ -69,6 +71,8 @@ def _numbered(node: Node, index: int, sizes: Sequence[Size]) -> Value:
     places = whole(node, index)
     if places.dtype != "int64":
         places = node.mid("cast", "ids", x=places, dtype="int64", dims=places.dims)
+    # The first axis alone need not be known, since its stride is the product of the others; but its negative coordinates cannot be turned
+    # then.
     if len(sizes) > 1 or isinstance(sizes[0], int):
         places = _from_the_start(node, places, sizes)
     flat = node.reshaped(places, [product(places.dims[:-1]), len(sizes)], "coordinates")

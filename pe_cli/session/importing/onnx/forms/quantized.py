@@ -22,6 +22,8 @@ _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16"
 @form("QuantizeLinear")
 def quantize(node: Node) -> Value:
     x = node.value(0)
+    # A pair that rounds to whole numbers and back says how a quantised runtime would compute. Here the floats between are passed on:
+    # nothing is lost, and the graph can be trained.
     if node.takers[node.outputs[0]] == {"DequantizeLinear"}:
         node.attrs.read |= _ROUNDING
         node.emitter.note(_NOTE)
@@ -78,6 +80,7 @@ def _floats(node: Node, index: int, scale_at: int, zero_at: int, axis: int = 1, 
     scale, zero = (_repeated(array, x, axis, block) for array in (scale, zero))
     if scale.size == 1 and zero.size == 1:
         factor, shift = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0])
+        # (x - zero) * scale, as one layer: x * scale - zero * scale.
         return node.mid("scale", f"value_{index}", x=as_float, scale=factor, bias=-shift * factor, dims=x.dims)
     shift_, factor_ = (
         node.emitter.variable(Value("float32", constant=array), f"{node.key}_{what}") for what, array in (("zero", zero), ("scale", scale))
@@ -101,9 +104,12 @@ def _away(node: Node, index: int, zero_at: int) -> Value:
     """Return whole numbers less their zero as float64, which holds sums of their products exactly."""
     value = node.value(index)
     zero = node.value(zero_at) if node.has(zero_at) else None
+    # Products of bytes summed in float32 are exact up to 2^24 only, that is for 256 terms or so; float64 holds them up to 2^53.
     if value.constant is not None and (zero is None or zero.constant is not None):
         shift = np.zeros(()) if zero is None else np.asarray(zero.constant, np.float64)
         if shift.size > 1:
+            # ConvInteger has a zero for each filter, which is the first axis of the weights; MatMulInteger one for each column, the last
+            # axis, where it is broadcast as it is.
             shift = shift.reshape(-1, *([1] * (value.rank - 1))) if node.op == "ConvInteger" else shift
         array = np.asarray(value.constant, np.float64) - shift
         return Value("float64", constant=array, initializer=value.initializer)
@@ -151,6 +157,8 @@ def qlinear_conv(node: Node) -> Value:
     weight = (whole.astype(np.float32) - zero.reshape(shape)) * scale.reshape(shape)
     given: list[Value | None] = [_floats(node, 0, 1, 2), Value("float32", constant=weight, initializer=node.value(3).initializer)]
     if node.has(8):
+        # The bias of a quantised convolution is a whole number in units of the product: scale of the input times scale of the weights, with
+        # zero at 0.
         bias = node.const(8, "bias").astype(np.float32) * scale * node.const(1, "scale").astype(np.float32)
         given.append(Value("float32", constant=np.asarray(bias, np.float32), initializer=node.value(8).initializer))
     made = node.by("Conv", given, "product", **_window(node))

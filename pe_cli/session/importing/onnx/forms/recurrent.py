@@ -10,7 +10,8 @@ from pe_cli.session.importing.onnx.forms.elementwise import floats
 from pe_cli.session.importing.onnx.node import Node, form
 from pe_cli.session.importing.onnx.values import Array, Unimportable, Value
 
-#: Node -> layer, its activations in ONNX, and the place there of each of the layer's gates.
+#: Node -> layer, its activations in ONNX, and the place there of each of the layer's gates. ONNX has the gates of LSTM as i, o, f, c, the
+#: layer as i, f, c, o; those of GRU as z, r, h, the layer as r, z, h.
 _KINDS: dict[str, tuple[str, list[str], list[int]]] = {
     "LSTM": ("lstm", ["Sigmoid", "Tanh", "Tanh"], [0, 2, 3, 1]),
     "GRU": ("gru", ["Sigmoid", "Tanh"], [1, 0, 2]),
@@ -46,6 +47,8 @@ def _activation(node: Node, usual: list[str], both: bool) -> dict[str, Any]:
         unusual.append("peepholes")
     if unusual:
         raise Unimportable(f"the layer has no {', '.join(unusual)}")
+    # linear_before_reset 0 is the GRU of the paper of Cho et al., which resets the state before the product; the layer's own default, and
+    # cuDNN's, resets the product.
     return {"reset_after": False} if node.op == "GRU" and not node.attr("linear_before_reset", 0) else {}
 
 
@@ -53,6 +56,7 @@ def _states(node: Node) -> dict[str, Any]:
     """Return lengths and first states."""
     args: dict[str, Any] = {}
     length = node.value(4) if node.has(4) else None
+    # Lengths that are all full say nothing; with them, the layer would mask every step.
     if length is not None and not (length.constant is not None and (length.constant == node.shape()[0]).all()):
         lengths = node.var(4)
         args["sequence_length"] = node.mid("cast", "lengths", x=lengths, dtype="int64", dims=lengths.dims)
@@ -60,6 +64,7 @@ def _states(node: Node) -> dict[str, Any]:
         held = node.value(index) if node.has(index) else None
         zero = held is not None and held.constant is not None and not held.constant.any()
         if held is not None and not zero and (index == 5 or node.op == "LSTM"):
+            # A first state of zeros is what the layer begins with.
             if int(node.attr("layout", 0)):
                 raise Unimportable("its first states have the batch first")
             args[name] = node.var(index)
@@ -71,6 +76,7 @@ def _parameters(node: Node, order: list[int], units: int, both: bool) -> dict[st
     gates, given = len(order), {"weight_ih_attr": 1, "weight_hh_attr": 2}
 
     def turned(array: Array) -> Array:
+        # Rows of a gate lie together in ONNX; the layer multiplies by matrices [inputs, gates * units], hence the transposition.
         blocks = array.reshape(gates, units, -1)[order]
         return np.ascontiguousarray(blocks.reshape(gates * units, -1).T)
 

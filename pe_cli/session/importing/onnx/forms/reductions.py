@@ -87,6 +87,7 @@ def softmax(node: Node) -> Value:
     type = "softmax" if node.op == "Softmax" else "log_softmax"
     old = node.opset < 13
     axis = node.axis(1 if old else -1)
+    # Before operator set 13, softmax flattened everything from its axis on and was taken over all of it, not over one axis.
     if old and axis != len(x.dims) - 1:
         flat = node.reshaped(x, [product(x.dims[:axis]), product(x.dims[axis:])], "flat")
         return node.reshaped(node.mid(type, "of_flat", input=flat, dims=flat.dims), x.dims)
@@ -114,6 +115,7 @@ def _last_place(node: Node, x: Value, type: str, axis: int, keep: bool) -> Value
     size, (dims, scalar) = x.dims[axis], _dims(x, [axis], False)
     if not isinstance(size, int):
         raise Unimportable("select_last_index along an axis whose size is not known")
+    # The layers find the first of equal numbers. Turned around, the last one is the first.
     turned = node.mid("reverse", "turned", x=x, axis=[axis], dims=x.dims)
     place = node.mid(type, "place", x=turned, axis=axis, dims=dims)
     args: dict[str, Any] = {"x": place, "scale": -1.0, "bias": float(size - 1)}
@@ -139,6 +141,8 @@ def topk(node: Node) -> list[Value | None]:
     own = x.dtype
     if own not in NUMBERS:
         x = node.mid("cast", "number", x=x, dtype="int32", dims=x.dims)
+    # Sorting everything is more work than to find the largest, but it also has the smallest, other axes and whole numbers, which the layer
+    # topk has not.
     made = node.outs("argsort", input=x, axis=axis, descending=bool(node.attr("largest", 1)))
     dims = [k if a == axis else size for a, size in enumerate(x.dims)]
     cut: dict[str, Any] = {"axes": [axis], "starts": [0], "ends": [k], "dims": dims}
@@ -166,6 +170,7 @@ def one_hot(node: Node) -> Value:
     axis = int(node.attr("axis", -1)) % (rank + 1)
     if index.dtype != "int64":
         index = node.mid("cast", "ids", x=index, dtype="int64", dims=index.dims)
+    # ONNX counts negative ids from the end. What still lies outside has no 1, which the layer does where allow_out_of_range is set.
     zero = node.number_like(0.0, index, "zero")
     below = node.mid("less_than", "below", x=index, y=zero, dims=index.dims)
     turned = node.mid("cast", "turned", x=below, dtype="int64", dims=index.dims)
@@ -179,5 +184,6 @@ def one_hot(node: Node) -> Value:
     if axis == rank:
         return node.out("cast", x=scaled, dtype=values.dtype.name, dims=dims)
     typed = node.mid("cast", "typed", x=scaled, dtype=values.dtype.name, dims=dims)
+    # The layer puts the classes last; ONNX puts them wherever the axis says.
     perm = [*range(axis), rank, *range(axis, rank)]
     return node.out("transpose", x=typed, perm=perm, dims=[dims[a] for a in perm])

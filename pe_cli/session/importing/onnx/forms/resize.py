@@ -39,6 +39,7 @@ def _way(node: Node) -> Way:
     mode = str(node.attr("mode", "nearest"))
     if mode not in _MODES:
         raise Unimportable(f"mode {mode} is not known")
+    # Before operator set 11 there was one way: a place of the output times the inverse scale, rounded down.
     if node.op == "Upsample" or node.opset < 11:
         return Way(_MODES[mode], "asymmetric", "floor")
     return Way(
@@ -97,6 +98,7 @@ def _proportional(node: Node, x: Value, axes: list[int], given: list[Size]) -> t
     if policy == "stretch":
         return given, {axis: ratio for axis, ratio in zip(axes, ratios, strict=True) if ratio != 1}
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    # ONNX rounds the half up, Python and numpy to the even number: hence floor(x + 0.5).
     return [int(np.floor(int(str(size)) * ratio + 0.5)) for _, size in pairs], dict.fromkeys(axes, ratio)
 
 
@@ -106,6 +108,8 @@ def _by_layer(node: Node, x: Value, outs: list[Size], scales: dict[int, float], 
     if list(outs[:2]) != list(x.dims[:2]) or len(outs) not in (3, 4) or not whole or way.antialias or way.exclude:
         return None
     sizes = [(int(str(out)), size, scales.get(axis + 2)) for axis, (out, size) in enumerate(zip(outs[2:], x.dims[2:], strict=True))]
+    # The layers compute the scale from the two sizes. Where the file's scale was rounded off in the size, the layer's places would lie
+    # beside the file's.
     exact = not any(isinstance(size, int) and scale is not None and abs(size * scale - out) > 1e-6 for out, size, scale in sizes)
     target: dict[str, Any] = {"out_shape": [out for out, _, _ in sizes]}
     if way.mode == "nearest":

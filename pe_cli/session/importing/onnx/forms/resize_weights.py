@@ -84,6 +84,7 @@ def _cubic(distance: Array, a: float) -> Array:
 
 def _taps(way: Way, ratio: float, scale: float) -> tuple[int, Array]:
     """Return the first pixel, counted from the one before the place, and the weights from there on."""
+    # Where an image gets smaller, antialiasing widens the filter by the inverse of the scale, so that no pixel is skipped.
     narrow = min(scale, 1.0) if way.antialias else 1.0
     reach = 1 if way.mode == "linear" else 2
     start = math.floor(-reach / narrow) + 1
@@ -110,6 +111,8 @@ def weights(way: Way, size: int, out: int, scale: float, roi: tuple[float, float
         base = math.ceil(place) - 1
         start, parts = _taps(way, place - base, scale)
         pixels = base + start + np.arange(len(parts))
+        # Pixels beyond the border are left out and the others weighted up, or, without exclude_outside, the border's pixel stands for them:
+        # np.add.at adds up weights that fall on the same pixel, which plain indexing would overwrite.
         if way.exclude:
             parts = np.where((pixels < 0) | (pixels >= size), 0.0, parts)
             parts = parts / parts.sum()

@@ -111,6 +111,8 @@ def _lift(dims: Sequence[Size], made: list[Size]) -> None:
         if made[0] == 1 and dims[0] == symbols[0]:
             made[0] = symbols[0]
         return
+    # An exporter often writes the batch that it saw into a shape as a number. The first place whose number is the one that the unknown size
+    # would have (others divide away) gets the size back, so that any batch can be fed.
     numbers = count(dims)[0]
     total = math.prod(size for size in made if isinstance(size, int))
     for place, size in enumerate(made):
@@ -220,12 +222,14 @@ def blocks(node: Node) -> Value:
     if not all(isinstance(size, int) for size in (channels, height, width)):
         raise Unimportable("sizes of the image are not known")
     if node.op == "SpaceToDepth":
+        # Each axis is cut into blocks and places within them; a transposition brings the blocks' axes to where they are merged.
         cut = node.reshaped(x, [batch, channels, height // block, block, width // block, block], "cut")
         moved = [batch, block, block, channels, height // block, width // block]
         turned = node.mid("transpose", "moved", x=cut, perm=[0, 3, 5, 1, 2, 4], dims=moved)
         return node.reshaped(turned, [batch, channels * block**2, height // block, width // block])
     depth = channels // block**2
     first = node.attr("mode", "DCR") == "DCR"
+    # DCR (depth, column, row) has the blocks' axes outside of the channels, CRD inside, as PyTorch's pixel_shuffle.
     cut = node.reshaped(x, [batch, block, block, depth, height, width] if first else [batch, depth, block, block, height, width], "cut")
     perm = [0, 3, 4, 1, 5, 2] if first else [0, 1, 4, 2, 5, 3]
     turned = node.mid("transpose", "moved", x=cut, perm=perm, dims=[batch, depth, height, block, width, block])

@@ -24,7 +24,10 @@ def fourier(size: int, length: int, parts: int, inverse: bool, onesided: bool) -
         inverse: from frequencies to the signal.
         onesided: of the frequencies that a real signal has, the first half.
     """
+    # The transform is linear: row by row, its matrix is the transform of the unit vectors. A complex input counts as two real ones, and an
+    # i as input turns each output by 90 degrees, (re, im) to (-im, re).
     if inverse and onesided:
+        # irfft is linear over the real numbers only: unit vectors and i times them have matrices of their own.
         spectrum = np.zeros((size, parts, size), complex)
         spectrum[np.arange(size), 0, np.arange(size)] = 1
         if parts == 2:
@@ -92,6 +95,7 @@ def stft(node: Node) -> Value:
     cut = taken(node, flat, index, 1, [x.dims[0], places.size], "frames")
     rows = node.reshaped(cut, [x.dims[0], frames, length], "rows")
     matrix = fourier(length, length, 1, False, bool(node.attr("onesided", 1)))
+    # The window multiplies samples before the transform, so it can be multiplied into the rows of the matrix once.
     if window is not None:
         matrix = matrix * window.reshape(-1, 1)
     made = last_axis(node, rows, matrix, "frequencies")
@@ -121,12 +125,14 @@ def mel(node: Node, given: Sequence[Array]) -> Array:
 
     bins, length, rate, low, high = (float(v.reshape(-1)[0]) for v in given)
     shape = bounded([int(length) // 2 + 1, int(bins), _COLUMN], "its matrix")[:2]
+    # The mel scale of HTK: 2595 log10(1 + f / 700).
     least, most = (2595 * np.log10(1 + edge / 700) for edge in (low, high))
     mels = np.arange(int(bins) + 2) * ((most - least) / (int(bins) + 2)) + least
     edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(int)
     made = np.zeros(shape)
     for i in range(int(bins)):
         left, middle, right = edges[i : i + 3]
+        # Two edges that fall on one bin leave no slope to divide by; the bin then counts whole.
         if middle == left:
             made[middle, i] = 1
         else:

@@ -97,6 +97,7 @@ def windows(node: Node, x: Value, taps: list[int]) -> Windows:
     for size, n, stride, dilation, a, b in zip(sizes, taps, strides, dilations, before, after, strict=True):
         room = size + a + b - dilation * (n - 1) - 1
         count = -(-room // stride) + 1 if node.attr("ceil_mode", 0) else room // stride + 1
+        # A last window that would begin in the padding behind is left out, as PyTorch does.
         if node.attr("ceil_mode", 0) and (count - 1) * stride >= size + a:
             count -= 1
         outs.append(count)
@@ -107,6 +108,7 @@ def windows(node: Node, x: Value, taps: list[int]) -> Windows:
 def taken(node: Node, x: Value, at: Windows, outside: float) -> list[Value]:
     """Return each tap of all windows, with a number where it lies outside of the image."""
     axes = len(at.sizes)
+    # The image is padded as far as windows reach, which is less than the file's padding where strides leave a rest.
     first = [max(0, -int(at.places(a, 0)[0])) for a in range(axes)]
     last = [max(0, int(at.places(a, n - 1)[-1]) - size + 1) for a, (n, size) in enumerate(zip(at.taps, at.sizes, strict=True))]
     wide: list[Size] = [*x.dims[:2], *(f + size + e for f, size, e in zip(first, at.sizes, last, strict=True))]
@@ -125,6 +127,7 @@ def taken(node: Node, x: Value, at: Windows, outside: float) -> list[Value]:
 
 def joined(node: Node, type: str, parts: Sequence[Value], hint: str) -> Value:
     """Join variables of one shape by a layer of two, pair by pair."""
+    # As a tree rather than a chain: a sum of many taps then rounds log2(taps) times on its way, not taps times.
     made = list(parts)
     while len(made) > 1:
         pairs = [made[i : i + 2] for i in range(0, len(made), 2)]
@@ -141,10 +144,13 @@ def tap_by_tap(node: Node, x: Value, taps: list[int]) -> list[Value | None]:
     at = windows(node, x, taps)
     dims = [*x.dims[:2], *at.outs]
     if node.op == "MaxPool":
+        # The lowest number loses against every pixel; the layer pad takes no -inf.
         found = taken(node, x, at, -float(np.finfo(x.dtype).max))
         return [node.out("assign", input=joined(node, "elementwise_max", found, "larger"), dims=dims), _argmax(node, x, at, found)]
     total = joined(node, "elementwise_add", taken(node, x, at, 0.0), "sum")
     padded = bool(node.attr("count_include_pad", 0))
+    # How many pixels each window has is known now: the mean is the sum times a table of shares, which is one number where all windows have
+    # the same.
     counts = np.sum([at.inside(offset, padded) for offset in at.offsets()], 0)
     shares = np.asarray(1 / np.maximum(counts, 1), x.dtype)[None, None]
     factor = node.emitter.variable(Value(x.dtype, constant=shares), f"{node.key}_shares")
@@ -168,6 +174,7 @@ def _argmax(node: Node, x: Value, at: Windows, found: Sequence[Value]) -> Value 
     factors = [math.prod(at.sizes[:a]) if order else math.prod(at.sizes[a + 1 :]) for a in range(len(at.sizes))]
     dims = [batch, channels, *at.outs]
     rows = [node.reshaped(one, [*dims, 1], "tap_row") for one in found]
+    # The tap of the largest, by argmax over all taps, is looked up in a table that says where each tap of each window lies.
     every = node.mid("concat", "taps", input=rows, axis=len(dims), dims=[*dims, len(rows)])
     which = node.mid("argmax", "which", x=every, axis=len(dims), dims=dims)
     tables = np.zeros(bounded([len(rows), *dims], "its table of places"), np.int64)
@@ -237,6 +244,7 @@ def col2im(node: Node) -> Value:
         raise Unimportable(f"blocks {block} of more than {_MOST_PIXELS} pixels")
     width, size = x.dims[1], math.prod(bounded(image, "its image"))
     if x.dtype not in FLOATS or not isinstance(width, int) or width % taps or x.dims[2] != spots:
+        # Places outside of the image are an extra row behind it, which is cut off again: the layer has no place that is ignored.
         raise Unimportable(f"columns {[str(d) for d in x.dims]} do not fit {spots} blocks of {block}")
     index = np.full((taps, *outs), size, np.int64)
     for number, offset in enumerate(at.offsets()):
