@@ -78,7 +78,7 @@ class Blocks(ColumnType[BlocksOptions]):
                 at=context.at,
                 hint="source: {reader: text, files: FILE, blocks: 64}, or type: text for one text per row",
             )
-        learned = {} if options.of else {"tokens": fit_tokens(options, context, TEXT, rows)}
+        learned = {} if options.of else {"tokens": fit_tokens(options, context, [TEXT], rows)}
         return {"length": context.table.length, **learned}
 
     def encode(self, options: BlocksOptions, state: State, context: Context) -> FieldOf:

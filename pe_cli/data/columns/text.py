@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pe_cli.config.sections.value_types import Count
 from pe_cli.core.encoding import Lane, Source
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
@@ -69,6 +70,12 @@ class TextOptions(TokenOptions):
     """Options of text columns."""
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
+    vocabulary: list[Annotated[str, Field(strict=True)]] | None = Field(
+        None,
+        min_length=1,
+        description="columns whose training texts tokens are learned from, so that the same word has the same id in all of them; "
+        "the column itself when absent",
+    )
     max_length: Count | None = Field(None, description="keep so many tokens of a text, its first ones")
     length: Count | None = Field(
         None, description="make every text so many tokens, cut or filled up by padding: a plain field instead of sequences"
@@ -132,7 +139,7 @@ class Text(ColumnType[TextOptions]):
 
     def fit(self, options: TextOptions, context: Context, rows: Rows | None) -> State:
         """Learn the tokens."""
-        return {"tokens": fit_tokens(options, context, options.of or context.name, rows)}
+        return {"tokens": fit_tokens(options, context, options.vocabulary or [options.of or context.name], rows)}
 
     def encode(self, options: TextOptions, state: State, context: Context) -> FieldOf:
         """Return the ids of the tokens of every row.
@@ -219,11 +226,17 @@ class Text(ColumnType[TextOptions]):
         )
 
 
-def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows | None) -> dict[str, Any]:
-    """Learn tokens from a column, or read them from a file.
+def fit_tokens(options: TokenOptions, context: Context, sources: Sequence[str], rows: Rows | None) -> dict[str, Any]:
+    """Learn tokens from columns, or read them from a file.
+
+    Args:
+        options: what tokens are.
+        context: of the column.
+        sources: columns of the table.
+        rows: that train; all when None.
 
     Raises:
-        PeError: DATA; a text is none, there is no token, or the file is no tokenizer.
+        PeError: DATA; there is no such column, a text is none, there is no token, or the file is no tokenizer.
     """
     from pe_cli.data.tokens.base import Wanted
     from pe_cli.data.tokens.text_chunks import BadTextError
@@ -237,10 +250,16 @@ def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows 
     kind = options.tokens
     size = SIZES[kind] if options.size is None else options.size
     least = MIN_COUNT[kind] if options.min_count is None else options.min_count
+    absent = next((name for name in sources if name not in context.table.names), None)
+    if absent is not None:
+        hint = did_you_mean(absent, context.table.names) or "vocabulary names columns of the table"
+        raise PeError(f"column '{context.name}': the data has no column '{absent}'", at=context.at, hint=hint, code=ExitCode.DATA)
+    strings, count = _together([context.table.cells(name).strings() for name in sources]), len(context.table)
+    chosen = rows if rows is None or len(sources) == 1 else np.concatenate([rows + i * count for i in range(len(sources))])
     try:
-        state = learn(Wanted(kind, size, least, options.lower), context.table.cells(source).strings(), rows)
+        state = learn(Wanted(kind, size, least, options.lower), strings, chosen)
     except BadTextError as error:
-        raise context.error(error.row, error.message, error.hint, source) from None
+        raise context.error(error.row % count, error.message, error.hint, sources[error.row // count]) from None
     if not state["seen"]:
         raise PeError(
             f"column '{context.name}': no training text has a token", at=context.at, hint="all texts are empty", code=ExitCode.DATA
@@ -253,6 +272,15 @@ def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows 
             code=ExitCode.DATA,
         )
     return state
+
+
+def _together(found: Sequence[Strings]) -> Strings:
+    """Return columns of texts one behind the other."""
+    if len(found) == 1:
+        return found[0]
+    starts = np.cumsum([0, *(len(one.bytes) for one in found)])
+    offsets = [one.offsets[:-1] + start for one, start in zip(found, starts, strict=False)]
+    return Strings(np.concatenate([one.bytes for one in found]), np.concatenate([*offsets, starts[-1:]]).astype(np.int64))
 
 
 def _padded(ids: NDArray[np.int32], offsets: NDArray[np.int64], length: int, padding: int, name: str) -> NDArray[Any]:

@@ -55,7 +55,7 @@ def starter(settings: Settings) -> Starter:
     split = {"eval": 0.1 if size < 10_000_000 else 0.02}
     rows = split_rows(whole, np.arange(len(whole), dtype=np.int64), SplitSection.model_validate(split))["train"]
     context = Context(whole, "tokens", False, None, None, settings.base)
-    state = fit_tokens(BlocksOptions.model_validate({"size": MOST}), context, TEXT, rows)
+    state = fit_tokens(BlocksOptions.model_validate({"size": MOST}), context, [TEXT], rows)
     tokens = len(state["characters"]) + 2
     blocks = max(1, int(size * (1 - split["eval"])) // stride)
     made = plan(blocks, 2_000)

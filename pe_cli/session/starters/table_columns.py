@@ -23,6 +23,8 @@ from pe_cli.session.starters.pictures import STAGES, picture_plan
 from pe_cli.session.starters.positive_class import classes_in, positive_of
 from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
 from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
+from pe_cli.session.starters.text_pairs import LAYERS as PAIR_LAYERS
+from pe_cli.session.starters.text_pairs import paired
 from pe_cli.session.starters.training_plan import Plan, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.
@@ -30,7 +32,7 @@ FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
 #: Names of layers and feeds that every starter has, besides those of its targets.
-TAKEN = ("x", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "loss")
+TAKEN = ("x", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "loss", "pair_away", "mean_away", *PAIR_LAYERS)
 
 
 @dataclass
@@ -128,7 +130,7 @@ def look(
                    for one in guesses]  # fmt: skip
     aims = [goal.guess for goal in goals]
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
-    guesses = [_gaps_filled(one, settings) for one in without_doubles(table, guesses, aims)]
+    guesses = [_gaps_filled(one, settings) for one in paired(table, without_doubles(table, guesses, aims), settings.columns)]
     division = divided(settings, source, table, targets[0] if [one.type for one in aims] == ["category"] else None)
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
@@ -243,7 +245,7 @@ def branches_of(inspected: Inspected) -> dict[str, str]:
     for one in inspected.used("category", "bag", "text", "image"):
         feed = safe(one.name, taken)
         found[one.name] = feed
-        taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
+        taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text", f"{feed}_mean"]
         taken += [goal.key(f"{feed}_wide") for goal in inspected.goals]
         taken += [f"{feed}_{name}" for name in ("mean", "flat", *(f"stage{i + 1}" for i in range(STAGES)))] if one.type == "image" else []
     return found

@@ -12,6 +12,7 @@ from pe_cli.session.starters.number_bins import edges_of
 from pe_cli.session.starters.pictures import BLOCK, stages
 from pe_cli.session.starters.table_columns import Inspected, branches_of, numbers_of, plan_of, sum_of, width_of
 from pe_cli.session.starters.table_heads import categories, feed_of, heads
+from pe_cli.session.starters.text_pairs import compared
 from pe_cli.session.starters.training_plan import Plan, embedding_width
 
 #: Width of an embedding of texts.
@@ -31,6 +32,11 @@ def model_of(inspected: Inspected, settings: Settings) -> str:
     for name, feed in branches_of(inspected).items():
         one = next(g for g in inspected.guesses if g.name == name)
         outputs.append(_BRANCHES[str(one.type)](inspected, one, feed, feeds, layers))
+    pair = [feed for name, feed in branches_of(inspected).items() if _is_paired(inspected, name)]
+    if len(pair) == 2:
+        made, compares = compared(pair)
+        layers += made
+        outputs += compares
     feeds += [feed_of(inspected, goal) for goal in inspected.goals]
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
@@ -94,7 +100,10 @@ def _text_branch(inspected: Inspected, one: Guess, feed: str, feeds: Lines, laye
     count = inspected.tokens(one.name)
     kind = one.options.get("tokens", "words")
     feeds.append((f"{feed}:", "{shape: [1], dtype: int64, lod_level: 1}", f"ids of the {kind} of '{said(one.name)}'"))
-    table = {"type": "embedding", "input": feed, "size": [count, TEXT_WIDTH]}
+    paired = _is_paired(inspected, one.name)
+    named = {"param_attr": {"name": "words_of_both"}} if paired else {}
+    table = {"type": "embedding", "input": feed, "size": [count, TEXT_WIDTH], **named}
+    patterns = {"param_attr": {"name": "patterns_of_both"}, "bias_attr": {"name": "bias_of_both"}} if paired else {}
     layers += [
         (
             f"{feed}_words:",
@@ -103,12 +112,20 @@ def _text_branch(inspected: Inspected, one: Guess, feed: str, feeds: Lines, laye
         ),
         (
             f"{feed}_conv:",
-            "{type: sequence_conv, num_filters: 64, filter_size: 3, act: relu}",
+            flow({"type": "sequence_conv", "num_filters": 64, "filter_size": 3, "act": "relu", **patterns}),
             "three neighbours at a time",
         ),
         (f"{feed}_text:", "{type: sequence_pool, pool_type: max}", "the strongest of each of 64 patterns"),
     ]
+    if paired:
+        mean = flow({"type": "sequence_pool", "input": f"{feed}_words", "pool_type": "average"})
+        layers.append((f"{feed}_mean:", mean, "the mean of the words"))
     return f"{feed}_text"
+
+
+def _is_paired(inspected: Inspected, name: str) -> bool:
+    """Whether a column of texts is compared with another one."""
+    return any(one.name == name and "vocabulary" in one.options for one in inspected.used("text"))
 
 
 def _image(inspected: Inspected, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:

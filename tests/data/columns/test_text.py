@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data.column import discover
+from pe_cli.data.column import Context, discover
 from pe_cli.data.columns.text import TextState
-from pe_cli.data.raw_cells import Strings
+from pe_cli.data.raw_cells import ListTable, Strings
+from pe_cli.data.reader_context import Origin
 
 
 def test_words_are_a_sequence_of_ids(column):
@@ -150,3 +153,15 @@ def test_wrong_options(options, said):
 def test_a_state_that_was_edited_is_refused(tokens):
     with pytest.raises(ValueError, match="tokens"):
         TextState.model_validate({"tokens": tokens})
+
+
+def test_a_vocabulary_of_several_columns():
+    table = ListTable({"a": ["x y", "y", "z z"], "b": ["w y", "", "x w"]}, Origin(Path()))
+    kind = discover()["text"]
+    own = kind.options.model_validate({"min_count": 1})
+    both = kind.options.model_validate({"min_count": 1, "vocabulary": ["a", "b"]})
+    learned = [kind.fit(both, Context(table, name), np.array([0, 1])) for name in ("a", "b")]
+    assert learned[0] == learned[1]
+    assert sorted(learned[0]["tokens"]["words"]) == ["w", "x", "y"], "of the rows that train, of both columns"
+    assert learned[0]["tokens"]["words"][0] == "y", "the most frequent one of both"
+    assert sorted(kind.fit(own, Context(table, "a"), np.array([0, 1]))["tokens"]["words"]) == ["x", "y"]
