@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -97,7 +98,8 @@ def test_twelve_bodies_at_once_take_no_more_than_is_said_and_keep_nobody_waiting
             assert asked(port, rows)[0] == 200
             times.append(time.monotonic() - begin)
 
-    with ThreadPoolExecutor(13) as pool:
+    with ThreadPoolExecutor(13) as pool, contextlib.ExitStack() as last:
+        last.callback(over.set)  # what fails below would wait for it for ever
         right = pool.submit(ask_rightly)
         for name, body in _bodies().items():
             peak(process)
