@@ -172,12 +172,12 @@ class Plan:
         # What a call writes would change the array of who fed it; what is fetched is copied from the arena.
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
         self._look_for_aliases()
-        self._open_doors()
+        self._find_slots()
 
     def _look_for_aliases(self) -> None:
         alias_check.check(self.tasks, self.graph, lambda b: (self._spot(b).space, self._spot(b).offset))
 
-    def _open_doors(self) -> None:
+    def _find_slots(self) -> None:
         """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
         # Closures are kept by the plan's slots: one that held the plan would keep its arenas alive in a circle.
         lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
@@ -229,7 +229,7 @@ class Plan:
         # Only here does the plan change: whatever failed before leaves it whole.
         self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
         self._look_for_aliases()
-        self._open_doors()
+        self._find_slots()
         return True
 
     def _scratch_for(self, i: int, task: Task) -> Pairs:
@@ -313,7 +313,7 @@ class Plan:
         self._feed(feeds)
         # With several devices a value may be merged from all, and row-sparse gradients are made dense in Python: both want the step done.
         if late and not self._rows and len(self.graph.active) == 1:
-            (slots,) = self._doors()
+            (slots,) = self._fetch_slots()
             finish = self.step.start(step, [slot.place for _, slot in slots])
             if finish is not None:
                 return [AsyncFetches([name for name, _ in slots], finish, lambda failed: self._raise(failed, step))]
@@ -350,7 +350,7 @@ class Plan:
     def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Return the fetched values, per active device."""
         found = []
-        for slots in self._doors():
+        for slots in self._fetch_slots():
             out = {}
             for name, slot in slots:
                 out[name] = slot.read()
@@ -360,7 +360,7 @@ class Plan:
                 out[name] = self._dense(name, self._outlet(self._rows[name], d).read(), out[name])
         return found
 
-    def _doors(self) -> list[list[tuple[str, PlanSlot]]]:
+    def _fetch_slots(self) -> list[list[tuple[str, PlanSlot]]]:
         """Return where what is fetched comes out, per active device."""
         if not self._outlets:
             self._outlets = [[(name, self._outlet(name, d)) for name in self.request.fetches] for d in self.graph.active]
