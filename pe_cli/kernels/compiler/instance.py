@@ -49,6 +49,7 @@ def symbol(instance: Instance) -> str:
 
 
 #: Modules of this folder that decide what a kernel's text becomes.
+# `target` is not among them, because `_environment` contains what it decides.
 _TRANSLATING = ("arithmetic", "bounds_check", "builder", "compiler", "expressions", "translator", "unit", "value_kinds")
 
 

@@ -229,6 +229,7 @@ def compare(first: Training, second: Training, step: int | None = None, toleranc
 
 def _compared(first: Training, second: Training, number: int, tolerance: float) -> tuple[int, list[Differing]]:
     """Return how many variables of a step two trainings have in common, and those that differ, in order."""
+    # By names: passes of one side may have fused away what the other still computes.
     there = set(second.names())
     names = [n for n in first.names() if n in there]
     if not names:
