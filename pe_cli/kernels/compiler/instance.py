@@ -49,7 +49,7 @@ def symbol(instance: Instance) -> str:
 
 
 #: Modules of this folder that decide what a kernel's text becomes.
-# `target` is not among them, because `_environment` contains what it decides.
+# `target` is not among them: what it decides is part of `_environment`, or of constants that the digest reads.
 _TRANSLATING = ("arithmetic", "bounds_check", "builder", "compiler", "expressions", "translator", "unit", "value_kinds")
 
 

@@ -99,7 +99,7 @@ def computed_in(operation: str, a: Kind, b: Kind) -> Kind:
     if operation == "Div":
         return "float64"
     if operation in ("LShift", "RShift"):
-        # The count of places does not matter: it would make an unsigned mask signed.
+        # Only the left operand decides: a signed count of places must not make an unsigned mask signed.
         return "int64" if signed(a) or a == "bool" else "uint64"
     if bits and a == b == "bool":
         return "bool"

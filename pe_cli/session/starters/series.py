@@ -215,6 +215,7 @@ def _season(inspected: Inspected, rows: Rows) -> tuple[int, float]:
     """
     shape, windows = inspected.found.shape, inspected.table
     wanted = SEASONS.get(inspected.found.pace, 1)
+    # The seasonal guess is a slice of the window: a season has to cover the horizon and to lie within the window.
     season = wanted if shape.horizon <= wanted <= shape.length else 0
     values = np.full(len(windows), np.nan)
     values[rows] = windows.cells(inspected.target.name).numbers().values[rows]
