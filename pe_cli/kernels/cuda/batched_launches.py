@@ -152,6 +152,7 @@ class Here(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        # `deal_loops` takes both from the whole grid, which the calls of a table share.
         names = {"_dealt_first": "_u32(_table_block * _u32(_cuda.blockDim.x) + _u32(_cuda.threadIdx.x))",
                  "_dealt_stride": "_u32(_u32(_table_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
         target = node.targets[0]

@@ -73,6 +73,7 @@ def annotations_in(folder: Path) -> Annotations | None:
     if not kinds or not pictures:
         return None
     kind, found = max(kinds.items(), key=lambda pair: len(pair[1]))
+    # VOC and YOLO have a file for each picture, so folders are what may be divided; the others have all in one file.
     places = sorted({path.parent for path in found}) if kind in ("voc", "yolo") else found
     named = {str(place.relative_to(folder)): place for place in places}
     uses = uses_of(named)
