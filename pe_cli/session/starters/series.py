@@ -106,7 +106,7 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
     missing = bool(np.isnan(table.cells(target).numbers().values).any())
     shape = replace(found.shape, observed=target if settings.known or missing else None)
     form = None if found.every else found.form
-    # Made again where the target is observed: only now is it known that rows without it are yet to come.
+    # Made again where the target is observed: rows without it are then yet to come.
     windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base), form) if shape.observed else windows
     inner: Any = options["files"] if set(options) == {"files"} else options
     source = {"reader": "windows", "table": inner, **found.options}
