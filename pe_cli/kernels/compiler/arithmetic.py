@@ -39,6 +39,7 @@ def constant(value: Any, kind: Kind = None) -> Value:
     """Return a number as a value, of the kind that numba gives it unless another is told."""
     if kind is None:
         kind = "bool" if isinstance(value, bool) else "float64" if isinstance(value, float) else "int64"
+        # Only uint64 holds such a literal, for example a mask with the highest bit.
         if kind == "int64" and value >= 1 << 63:
             kind = "uint64"
     number = float(value) if kind in REALS else int(value)
@@ -59,11 +60,13 @@ def cast(b: Any, value: Value, kind: Kind) -> Value:  # noqa: PLR0911 - one case
         return packed(b, parts)
     if not (is_number(of) and is_number(kind)):
         raise Unclear(f"{of} as {kind}")
+    # A literal remains one, because a power, the index of a tuple and the step of a range look for constants later.
     if value.literal is not None and (kind in REALS or (of not in REALS and kind != "bool")):
         return constant(value.literal, kind)
     to = llvm_type(kind)
     if kind == "bool":
         zero = ir.Constant(llvm_type(of), 0)
+        # Unordered, so that NaN is true, as in Python.
         return Value(kind, b.fcmp_unordered("!=", value.ir, zero) if of in REALS else b.icmp_unsigned("!=", value.ir, zero))
     if of in REALS and kind in REALS:
         return Value(kind, (b.fptrunc if kind == "float32" else b.fpext)(value.ir, to))
@@ -125,6 +128,7 @@ def _divided(b: Any, operation: str, kind: Kind, x: Any, y: Any) -> Any:
         return None
     first = operation == "FloorDiv"
     zero, one = ir.Constant(x.type, 0), ir.Constant(x.type, 1)
+    # LLVM leaves both cases undefined, and x86 traps: a branch keeps the division from being executed, which a select would not.
     start, divide, last = b.block, b.append_basic_block("divide"), b.append_basic_block("divided")
     none = b.icmp_unsigned("==", y, zero)
     if signed(kind):
@@ -135,6 +139,7 @@ def _divided(b: Any, operation: str, kind: Kind, x: Any, y: Any) -> Any:
     b.position_at_end(divide)
     if signed(kind):
         quotient, rest = b.sdiv(x, y), b.srem(x, y)
+        # sdiv rounds towards zero and srem has the dividend's sign; Python rounds down, and its remainder has the divisor's sign.
         down = b.and_(b.icmp_signed("!=", rest, zero), b.icmp_signed("<", b.xor(y, rest), zero))
         found = b.select(down, b.sub(quotient, one), quotient) if first else b.select(down, b.add(rest, y), rest)
     else:
@@ -151,6 +156,7 @@ def _real_divided(b: Any, operation: str, kind: Kind, x: Any, y: Any) -> Any:
     """Return a quotient that is rounded down, or what is left of it with the divisor's sign, as CPython's `float_divmod` does."""
     number = llvm_type(kind)
     zero, one = ir.Constant(number, 0.0), ir.Constant(number, 1.0)
+    # The remainder comes first: floor(x / y) would be one too large where x / y is rounded up to a whole number.
     rest = b.frem(x, y)
     quotient = b.fdiv(b.fsub(x, rest), y)
     below = b.fcmp_ordered("<", y, zero)
@@ -158,11 +164,14 @@ def _real_divided(b: Any, operation: str, kind: Kind, x: Any, y: Any) -> Any:
     other_side = b.and_(some, b.icmp_unsigned("!=", below, b.fcmp_ordered("<", rest, zero)))
     none = b.fcmp_ordered("==", y, zero)
     if operation == "Mod":
+        # frem gives a remainder of 0 the sign of x; Python gives it the sign of the divisor.
         signed_zero = b.select(below, ir.Constant(number, -0.0), zero)
         return b.select(none, rest, b.select(some, b.select(other_side, b.fadd(rest, y), rest), signed_zero))
     quotient = b.select(other_side, b.fsub(quotient, one), quotient)
     down = b.library("floor", kind, [quotient])
+    # The quotient may lie just below the whole number that it stands for; floor is then one too small.
     down = b.select(b.fcmp_ordered(">", b.fsub(quotient, down), ir.Constant(number, 0.5)), b.fadd(down, one), down)
+    # For a quotient of 0: a zero with the sign of x / y.
     whole = b.fdiv(b.fmul(b.fmul(quotient, quotient), x), y)
     return b.select(none, b.fdiv(x, y), b.select(b.fcmp_ordered("!=", quotient, zero), down, whole))
 
@@ -203,6 +212,7 @@ def compare(b: Any, operation: str, x: Value, y: Value) -> Value:
     kind, sign = together(x.kind, y.kind), _COMPARED[operation]
     left, right = cast(b, x, kind).ir, cast(b, y, kind).ir
     if kind in REALS:
+        # Of all comparisons with NaN only != holds.
         return Value("bool", (b.fcmp_unordered if sign == "!=" else b.fcmp_ordered)(sign, left, right))
     return Value("bool", (b.icmp_signed if signed(kind) else b.icmp_unsigned)(sign, left, right))
 
@@ -225,6 +235,7 @@ def unary(b: Any, operation: str, value: Value) -> Value:
     if operation == "UAdd":
         return whole
     if operation == "USub" and kind in REALS:
+        # -0.0 - x, because 0.0 - x would make +0.0 of +0.0.
         return Value(kind, b.fsub(ir.Constant(llvm_type(kind), -0.0), whole.ir))
     if operation == "USub":
         return Value(kind, b.sub(ir.Constant(llvm_type(kind), 0), whole.ir))

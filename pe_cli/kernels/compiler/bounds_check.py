@@ -58,6 +58,7 @@ def checking(text: str, entry: str) -> str:
         if line.startswith("define "):
             stack, outside = set(_STACK), f'@"{entry}"(' in line or f"@{entry}(" in line
         elif not outside:
+            # What is derived from an address of the stack counts as the stack, also a select or phi of it and of another address.
             made = _DEFINED.match(line)
             if made and (made[2] == "alloca" or "ptr @" in made[3] or stack & set(_NAME.findall(made[3]))):
                 stack.add(made[1])
@@ -142,6 +143,7 @@ def allow(written: Sequence[Range], read: Sequence[Range] = ()) -> None:
         written: begins and ends of what it may write, and read.
         read: of what it may only read.
     """
+    # Written ranges come first: a store is compared with the first of them only, a load with all.
     ranges = [*written, *read]
     assert len(ranges) <= MOST, "a call of so many arguments"
     _TABLE[READ], _TABLE[WRITTEN], _TABLE[FAILED] = len(ranges), len(written), 0

@@ -16,6 +16,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite has no types
     dry = False
 
     def __init__(self, function: Any) -> None:
+        # Slots get a block of their own before the body: an alloca within a loop would take more stack in every round.
         self.first = function.append_basic_block("entry")
         super().__init__(function.append_basic_block("body"))
 

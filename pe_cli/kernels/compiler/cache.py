@@ -103,6 +103,7 @@ def read(key: str) -> bytes | None:
         return None
     try:
         with path.open("rb") as file:
+            # The open file is examined, not its name, which could come to mean another file in between.
             good = _is_ours(os.fstat(file.fileno()))
             blob = file.read()
     except OSError:
@@ -113,6 +114,7 @@ def read(key: str) -> bytes | None:
             path.unlink(missing_ok=True)
         return b""
     with contextlib.suppress(OSError):
+        # The modification time stands for the last use, because many file systems do not keep access times.
         os.utime(path)
     return body
 
@@ -149,6 +151,7 @@ def prune() -> None:
             for path in sorted((kept / name for name in objects), key=_used, reverse=True)[MAX_FILES:]:
                 with contextlib.suppress(OSError):
                     path.unlink()
+        # Names of unfinished objects begin with a dot, see `store`; a young one belongs to a process that is still writing it.
         for path in (kept / name for name in names if name.startswith(".") and "." in name[1:]):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > ABANDONED:

@@ -57,9 +57,11 @@ def _object(text: str, entry: str, written: bool = False) -> bytes:
     module = llvm.parse_assembly(text)
     for item in [*module.functions, *module.global_variables]:
         if not item.is_declaration and item.name != entry:
+            # Objects of all kernels are loaded side by side, where helpers of the same name would clash.
             item.linkage = "internal"
     module.verify()
     if CHECKED:
+        # A kernel's entry only reads the record, which lies in no checked range; the entry of a routine does the work, so it is checked.
         module = llvm.parse_assembly(checking(str(module), entry if not written else ""))
     if not written:
         _optimise(module)

@@ -24,6 +24,7 @@ def _code(code: types.CodeType) -> tuple[str, ...]:
         if isinstance(const, types.CodeType):
             out += _code(const)
         elif isinstance(const, frozenset):
+            # The order of a set of strings changes with the hash seed of the process.
             out.append(repr(sorted(map(repr, const))))
         else:
             out.append(repr(const))
@@ -40,6 +41,7 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
 def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]) -> None:
     if id(fn) in seen:
         return
+    # Functions may reach each other in a circle.
     seen.add(id(fn))
     out += _code(fn.__code__)
     cells = [cell.cell_contents for cell in fn.__closure__ or ()]
@@ -74,6 +76,7 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # n
             out.append(name)
             if isinstance(member, types.FunctionType):
                 _function(member, dtype, out, seen)
+    # The name is enough: the translator decides what functions of Python's and of modules mean, and `environment` covers its text.
     elif isinstance(value, (types.ModuleType, type)) or callable(value):
         out.append(getattr(value, "__name__", ""))
     elif isinstance(value, (int, float, str, bool, bytes, tuple, list, dict, type(None))):

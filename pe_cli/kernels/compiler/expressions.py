@@ -57,6 +57,7 @@ class Expressions:
     def _slot(self, name: str, kind: Kind) -> Any:
         if (name, kind) not in self._slots:
             made = self._slots[name, kind] = self.b.slot(llvm_type(kind))
+            # Slots begin as zero: where only one branch sets a variable, LLVM could conclude anything from an undefined value.
             with self.b.goto_block(self.b.first):
                 self.b.store(ir.Constant(llvm_type(kind), None), made)
         return self._slots[name, kind]
@@ -268,12 +269,14 @@ class Expressions:
         found = []
         for start, make in ((then, yes), (other, no)):
             self.b.position_at_end(start)
+            # The block is asked for after the value: computing it may have opened further blocks, and a phi names the last one.
             found.append((make(), self.here()))
         kind = together(found[0][0].kind, found[1][0].kind)
         if self.b.dry:
             return Value(kind, None)
         ends = []
         for value, at in found:
+            # The cast belongs to the block of its value, because nothing may stand before a phi in its own block.
             self.b.position_at_end(at)
             ends.append((cast(self.b, value, kind).ir, at))
             self.b.branch(end)
@@ -337,6 +340,7 @@ class Expressions:
 
     def _type(self, target: type, value: Value) -> Value:
         """Return a value as one of a type of Python's or NumPy's."""
+        # As in numba, int() keeps the width of an integer and float() keeps float32, so that neither widens a whole computation.
         if target is int:
             whole = value.kind not in ("float32", "float64", "bool")
             return value if whole else cast(self.b, value, "int64")

@@ -20,6 +20,7 @@ def tree_of(fn: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
         PeError: its text cannot be read, or says something else than its bytecode: a file that has changed since it was imported.
     """
     code = fn.__code__
+    # Several lambdas may begin in the same line; only their bytecode tells which one is meant.
     for tree in _places(code.co_filename, _text(code.co_filename, fn)).get(code.co_firstlineno, ()):
         if _says(tree, fn):
             found: ast.FunctionDef | ast.Lambda = tree

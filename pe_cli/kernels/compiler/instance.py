@@ -48,6 +48,7 @@ def symbol(instance: Instance) -> str:
     return f"pe_{instance.key}"
 
 
+# `target` is not among them: what it decides is part of `_environment`, or of constants that the digest reads.
 #: Modules of this folder that decide what a kernel's text becomes.
 _TRANSLATING = ("arithmetic", "bounds_check", "builder", "compiler", "expressions", "translator", "unit", "value_kinds")
 

@@ -77,8 +77,10 @@ def addresses(
     from pe_cli.kernels.compiler.worker_processes import compile_all
 
     wanted = list(dict.fromkeys(instances))
+    # Kernels call routines by their symbols, which are resolved when the objects are finalised, so their objects come along.
     wanted += dict.fromkeys(Instance(KERNELS[n], i.dtype) for i in wanted for n in routines(i.kernel, i.dtype))
     engine = _engine()
+    # Held during compilation too: another thread that wants the same kernels waits instead of compiling them again.
     with engine.lock:
         missing = {i.key: i for i in wanted if i.key not in engine.addresses}
         read = {key: cache.read(key) for key in missing}

@@ -52,6 +52,7 @@ def use(instructions: str) -> None:
             hint="use executor.instructions: native", code=ExitCode.DEVICE,
         )  # fmt: skip
     os.environ[VARIABLE] = instructions
+    # `cpu_name` and `features` are empty, as tested above; these may have been asked for before any kernel was compiled.
     for cached in (vector_bytes, halves_cost_half, vector_registers, matrix_tiles):
         cached.cache_clear()
 

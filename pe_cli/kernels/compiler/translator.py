@@ -73,6 +73,7 @@ class Translator(Expressions):
             self.assign(name, Value(kind, argument))
         self._run()
         with self.b.goto_block(self.b.first):
+            # The first block receives slots as long as the body is written, so its branch comes last.
             self.b.branch(self.b.function.blocks[1])
 
     def _run(self) -> None:
@@ -158,6 +159,7 @@ class Translator(Expressions):
         operation = type(statement.op).__name__
         if isinstance(statement.target, ast.Subscript):
             base, index = self.value(statement.target.value), self.value(statement.target.slice)
+            # As in Python, the old element is read before the right side is computed.
             old = self.element(base, index)
             self.store(base, index, binary(self.b, operation, old, self.value(statement.value)))
         elif isinstance(statement.target, ast.Name):
@@ -192,6 +194,7 @@ class Translator(Expressions):
             self.b.branch(end)
         self.env, self.dead = dict(found), not meeting
         if self.dead and not self.b.dry:
+            # LLVM does not accept an empty block.
             self.b.function.blocks.remove(end)
             return
         self.b.position_at_end(end)
@@ -231,6 +234,7 @@ class Translator(Expressions):
         word = ir.IntType(64)
         zero, one = ir.Constant(word, 0), ir.Constant(word, 1)
         start, stop, step = (zero, *given, one) if len(given) == 1 else (*given, one)[:3]
+        # Rounds are counted before the loop: as in Python, changing the variable or the stop inside has no effect, and LLVM can vectorise.
         at, left = self.b.slot(word), self.b.slot(word)
         self.b.store(start, at)
         self.b.store(self._count(start, stop, step), left)
@@ -293,6 +297,7 @@ class Translator(Expressions):
             raise Unclear("a loop with else")
         kinds = self._head(statement, turn, begin)
         head, body, end = (self.b.append_basic_block(name) for name in ("head", "round", "end"))
+        # The condition's exit has a block before `end`, where variables can be cast to the kinds that they have there.
         leave = self.b.append_basic_block("leave") if ends else body
         self._meet([(self.here(), self.env)], head, kinds)
         turn(body, leave)
@@ -316,6 +321,7 @@ class Translator(Expressions):
     def _head(self, statement: Any, turn: Any, begin: Any) -> Kinds:
         """Return the kinds of variables at the head of a loop, where those before it meet those of its rounds."""
         key = id(statement), frozenset(self.env.items())
+        # Kept, because an inner loop is visited in every round of the outer ones, which would take exponential time in their depth.
         if key not in self.heads:
             held = self.b, self.env, self.returned
             self.b, self.returned, kinds = DRY, [], dict(self.env)

@@ -90,6 +90,7 @@ class Unit:
         assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
         key = id(chosen), tuple(id(k.value) if isinstance(k, Static) else k for k in kinds)
         if key not in self._helpers:
+            # Stands there while the helper is written, so that a helper that reaches itself is noticed.
             self._helpers[key] = None
             name = f"{chosen.fn.__module__}.{chosen.fn.__qualname__}.{len(self._helpers)}"
             self._helpers[key] = self._function(chosen, name, kinds)
@@ -132,6 +133,7 @@ class Unit:
             elif kind == "int64":
                 values.append(held)
             else:
+                # A real number travels as the bits of a float64 whatever T is: records have the same form for all element types.
                 values.append(cast(b, Value("float64", b.bitcast(held, ir.DoubleType())), kind).ir)
         b.call(function, values)
         b.ret_void()

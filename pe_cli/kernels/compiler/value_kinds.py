@@ -64,6 +64,7 @@ def together(a: Kind, b: Kind) -> Kind:  # noqa: PLR0911 - one case per pair of 
     if signed(a) == signed(b):
         return max(a, b, key=lambda k: INTEGERS[str(k)])
     number, natural = (a, b) if signed(a) else (b, a)
+    # No integer has both ranges; NumPy's rule is float64.
     if natural == "uint64":
         return "float64"
     return "int64" if natural == "uint32" else number
@@ -98,8 +99,10 @@ def computed_in(operation: str, a: Kind, b: Kind) -> Kind:
     if operation == "Div":
         return "float64"
     if operation in ("LShift", "RShift"):
+        # Only the left operand decides: a signed count of places must not make an unsigned mask signed.
         return "int64" if signed(a) or a == "bool" else "uint64"
     if bits and a == b == "bool":
         return "bool"
+    # Integers are computed in 64 bits however they are stored, so products of sizes and offsets do not overflow.
     natural = all(str(k).startswith("uint") for k in (a, b))
     return "uint64" if natural else "int64"

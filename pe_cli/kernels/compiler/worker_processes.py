@@ -235,6 +235,7 @@ def main() -> None:
         key, rest = line.split(maxsplit=1)
         instance = find(rest)
         entry = symbol(instance)
+        # The source files may have changed since the parent imported them; the parent then compiles what it has in memory.
         body = compile_kernel(instance.kernel, instance.dtype, instance.second, entry) if instance.key == key else b""
         try:
             sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)

@@ -125,6 +125,7 @@ def _take_row(tree: ast.FunctionDef, built: Built) -> None:
         lines.append(f"{arg.arg} = {taken(built, number, f'_table[_table_row + {HEAD + number}]')}")
     for axis in "xyz":
         lines.append(f"_table_gridDim_{axis} = _i32(_table[_table_row + {1 + 'xyz'.index(axis)}])")
+    # Unsigned 32 bits suffice for the number of a block, and a division takes a fifth of the instructions that 64 bits take.
     lines += [
         "_table_blockIdx_x = _i32(_table_block % _u32(_table_gridDim_x))",
         "_table_blockIdx_y = _i32(_table_block // _u32(_table_gridDim_x) % _u32(_table_gridDim_y))",
@@ -151,6 +152,7 @@ class Here(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        # `deal_loops` takes both from the whole grid, which the calls of a table share.
         names = {"_dealt_first": "_u32(_table_block * _u32(_cuda.blockDim.x) + _u32(_cuda.threadIdx.x))",
                  "_dealt_stride": "_u32(_u32(_table_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
         target = node.targets[0]
@@ -225,4 +227,5 @@ def words_of(rows: Sequence[Row]) -> tuple[np.ndarray[Any, Any], list[int]]:
         parts.append(np.array([first, *(*row.grid, 1, 1)[:3]], np.int64))
         parts.append(row.words.view(np.int64))
         at += HEAD + len(row.words)
+    # One word for every block instead of a search: a block finds its row by one load.
     return np.concatenate([np.repeat(np.array(begins, np.int64), blocks), *parts]), [b + HEAD for b in begins]

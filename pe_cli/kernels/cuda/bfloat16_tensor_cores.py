@@ -28,6 +28,7 @@ def half_room(nbytes: int) -> CudaIntrinsic:
         from llvmlite import ir
 
         kind = ir.ArrayType(ir.IntType(8), nbytes)
+        # The name begins like those of numba-cuda's own shared arrays, which `compiler._renamed` looks for.
         room = ir.GlobalVariable(env.builder.module, kind, "_cudapy_smem_halves", _SHARED)
         room.linkage, room.align, room.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
         return env.builder.ptrtoint(room, ir.IntType(64))
@@ -41,6 +42,7 @@ def is_eight(env: Any, args: list[Any]) -> Any:
     from llvmlite import ir
 
     b, word = env.builder, ir.IntType(64)
+    # One test for the first address and the stride: their union has a low bit wherever one of them has it.
     both = b.or_(b.ptrtoint(b.gep(args[0], [args[1]]), word), b.mul(args[2], word(BYTES)))
     return b.zext(b.icmp_unsigned("==", b.and_(both, word(15)), word(0)), ir.IntType(8))
 
@@ -53,6 +55,7 @@ def copy_eight(env: Any, args: list[Any]) -> None:
     b, word, short = env.builder, ir.IntType(64), ir.IntType(32)
     assert is_half(args[1])
     source = b.ptrtoint(b.addrspacecast(b.gep(args[1], [args[2]]), ir.PointerType(ir.IntType(16), addrspace=1)), word)
+    # With a source size of 0 the instruction reads nothing and fills with zeros, so the address may lie outside of the array.
     size = b.select(b.icmp_signed("==", args[3], short(0)), short(0), short(16))
     text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
     _asm(env, ir.VoidType(), [short, word, short], text, "r,l,r,~{memory}", [b.trunc(args[0], short), source, size])
@@ -66,6 +69,7 @@ def copy_half(env: Any, args: list[Any]) -> None:
     b, kind = env.builder, ir.IntType(16)
     assert is_half(args[1])
     there = b.icmp_unsigned("!=", args[3], ir.IntType(8)(0))
+    # A branch and not a select, because the element may lie outside of the array.
     with b.if_else(there) as (then, otherwise):
         with then:
             held = b.load(b.gep(args[1], [args[2]]), align=BYTES)
@@ -147,6 +151,7 @@ def put_global_two(env: Any, args: list[Any]) -> None:
     b, short = env.builder, ir.IntType(32)
     place = b.gep(args[0], [args[1]])
     if is_half(args[0]):
+        # The instruction puts its first source into the upper half.
         word = _asm(env, short, [ir.FloatType()] * 2, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", args[2:], effect=False)
         b.store(word, b.bitcast(place, short.as_pointer()), align=4)
         return

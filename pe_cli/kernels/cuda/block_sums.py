@@ -48,6 +48,7 @@ def is_last(tickets, at, count, told, me):
     cuda.syncthreads()
     if me == 0:
         cuda.threadfence()
+        # The barrier and the fence before publish what all threads of the block wrote; the fence behind lets the last block see it all.
         before = take_ticket(tickets, at)
         cuda.threadfence()
         if before == count - 1:

@@ -44,6 +44,7 @@ def of_chain(parts: tuple[Built, ...]) -> Built:
         words = [taken(built, k, f"_table[{at + k}]") for k in range(len(built.kernel.params))]
         lines += [f"_member_{number}({', '.join(words)})", "_cuda.syncthreads()"]
         at += len(words)
+    # Without the last barrier: nothing follows that would have to wait.
     text = "def chain(_table):\n    " + "\n    ".join(lines[:-1])
     exec(text, space)  # our own text: names of ours only
     fn, first = space.pop("chain"), parts[0]

@@ -165,6 +165,7 @@ def cubin(built: Built, capability: Capability) -> Cubin:
         return Cubin(image, entry, Usage(**json.loads(head)))
     text = ptx(built, capability)
     made = _linked(text, capability, entry)
+    # A kernel that spills gives up one resident block after the other until the registers of a thread suffice.
     while made.usage.spills and (looser := _with_fewer_blocks(text)):
         text = looser
         made = _linked(text, capability, entry)
@@ -342,9 +343,11 @@ def _usage(log: str, text: str, image: bytes) -> Usage:
 
 def code_of(image: bytes) -> list[bytes]:
     """Return the sections of an ELF file that hold code."""
+    # Header of ELF64: e_shoff at byte 40; e_shentsize, e_shnum and e_shstrndx from byte 58 on.
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names = struct.unpack_from("<HHH", image, 58)
     rows = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
+    # A row is sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size.
     texts = rows[names][4]
     return [image[row[4] : row[4] + row[5]] for row in rows if image.startswith(b".text.", texts + row[0])]
 

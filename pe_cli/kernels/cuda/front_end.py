@@ -117,6 +117,7 @@ def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[s
     before = {label: [b for b, _ in cfg.predecessors(label)] for label in order}
     settled = False
     while not settled:
+        # Forwards: what may have been set on a way to a block. In topological order, so that code without loops settles in one round.
         known = dict(reached)
         for label in order:
             for each in before[label]:
@@ -124,6 +125,7 @@ def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[s
         settled = known == reached
     settled = False
     while not settled:
+        # Backwards: what a later block needs and its predecessor does not make, as far as it may have been set.
         known = dict(needed)
         for label in reversed(order):
             for each in before[label]:
@@ -151,6 +153,7 @@ _compile = nvvm.compile_ir
 def _compiled(texts: str | Sequence[str], **options: Any) -> Any:
     """Return the PTX of LLVM's text as numba-cuda's function does, which rounds where `rounding` says."""
     given = [texts] if isinstance(texts, str) else texts
+    # libnvvm must not join products and sums by itself: `joinable` has marked those that may be joined.
     return _compile(["\n".join(joinable(text)) for text in given], **{**options, "fma": False})
 
 

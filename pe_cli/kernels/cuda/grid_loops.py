@@ -30,9 +30,11 @@ def deal_loops(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.exp
         bounds.append(_expression("high - low", high=high, low=low) if len(call.args) == 2 else high)
         at, begin, end, fours = (f"_{word}_{len(bounds)}" for word in ("at", "begin", "end", "fours"))
         wide = widened(node, fours, arrays) if only and len(call.args) == 1 else None
+        # An empty range has a negative length, which would be a huge one without its sign.
         text = f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _dealt_first\n"
         if wide:
             bounds[-1] = _expression(f"high + {WIDTH - 1} >> 2", high=high)
+            # At most three iterations behind the last whole four are dealt one by one; all are where the arrays are not aligned.
             text += (
                 f"if {wide.aligned}:\n    {fours} = {at}\n    while {fours} < _u32({end} >> _u32(2)):\n        pass\n"
                 f"        {fours} = _u32({fours} + _dealt_stride)\n    {at} = _u32(_u32({end} & _u32(0xFFFFFFFC)) + _dealt_first)\n"

@@ -23,6 +23,7 @@ def divided(env: Any, args: list[Any]) -> Any:
 
     b, half, whole = env.builder, ir.IntType(32), ir.IntType(64)
     a, m, s = (b.trunc(arg, half) for arg in args)
+    # Twice a, which is below 2**31, still has 32 bits; the upper half of the product is then a m / 2**31.
     product = b.mul(b.zext(b.shl(a, half(1)), whole), b.zext(m, whole))
     return b.zext(b.lshr(b.trunc(b.lshr(product, whole(32)), half), s), whole)
 

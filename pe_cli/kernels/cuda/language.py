@@ -393,6 +393,7 @@ def _helper(value: Helper, dtype: str, exact: bool) -> tuple[types.FunctionType,
     assert value.fn is not None, f"no variant of a helper for {dtype}"
     exact |= value.exact
     resolver = _Resolver(dtype, exact)
+    # `floor` and `ceil` call Python's math themselves; resolved, each would reach itself without end.
     space = value.fn.__globals__ if value in (floor, ceil) else resolver.space(value.fn)
     made = types.FunctionType(value.fn.__code__, space, value.fn.__name__, value.fn.__defaults__)
     exactly(made, exact)

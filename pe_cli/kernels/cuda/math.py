@@ -91,11 +91,13 @@ def ceil(x):
 
 @replaces(sigmoid)
 def _sigmoid(x):
+    # For very negative x the exponential overflows to infinity, and 1 / inf is the right result: no second form is needed.
     return T(1) / (T(1) + exp(-x))
 
 
 @replaces(softplus)
 def _softplus(x):
+    # The exponent is never positive, so it cannot overflow, and log1p keeps the digits of small results; NaN is passed on.
     return (x if x > T(0) or x != x else T(0)) + log1p(exp(-absolute(x)))
 
 

@@ -77,6 +77,7 @@ def mixed(parts: tuple[Built, ...], threads: int) -> Built:
         other = "Ptr" if built.second == built.dtype else _NAMED.get(built.second, "PtrU")
         kinds += [other if kind == "PtrU" else kind for kind in built.kernel.params] + ["Int"] * len(TOLD)
         names += own
+        # The comparisons come out the same for all threads of a block, so its warps do not diverge.
         lines += [f"{'el' if number else ''}if _cuda.blockIdx.x < _{number}_until:", f"    _kernel_{number}({', '.join(own)}, {before})"]
         before = f"_{number}_until"
     name = "|".join(built.kernel.name for built in parts)

@@ -235,6 +235,7 @@ def _copy(env: Any, args: list[Any], how: str, size: int) -> None:
         return
     source = b.ptrtoint(b.addrspacecast(b.gep(args[1], [args[2]]), ir.PointerType(_element(env), addrspace=1)), word)
     given = [b.trunc(args[0], short), source, b.mul(args[3], short(4))]
+    # cg, which passes by L1, exists for 16 bytes only; 4 bytes have to go through L1 (ca). Bytes beyond the source size become zeros.
     text = f"cp.async.{how}.shared.global [$0], [$1], {size}, $2;"
     _asm(env, ir.VoidType(), [short, word, short], text, "r,l,r,~{memory}", given, effect=True)
 
@@ -263,6 +264,7 @@ def wait_copies(left: int) -> Any:
     def wait_copies(env: Any, args: list[Any]) -> None:
         from llvmlite import ir
 
+        # The memory clobber keeps reads of shared memory behind the wait.
         _asm(env, ir.VoidType(), [], f"cp.async.wait_group {left};", "~{memory}", [], effect=True)
 
     wait_copies.__qualname__ = f"wait_copies_{left}"

@@ -84,4 +84,5 @@ def hand_on(reports: PtrI64, reporters: PtrI64, flags: PtrU8, n: Int, status: St
             reports[WORDS * i] = 0
 
 
+# `hand_on` is not dealt: it keeps the first report that counts, so its iterations run in order.
 deal(count_rounds, flag_rounds, put_back, blank)

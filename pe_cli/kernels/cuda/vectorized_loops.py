@@ -60,6 +60,7 @@ def widened(loop: ast.For, group: str, arrays: Mapping[str, str]) -> Wide | None
     if not walked or not _is_plain(loop.body):
         return None
     stored = {name for name in walked if any(_is_store(n, name) for n in ast.walk(loop))}
+    # Arrays that are only written are loaded too: the body may store under a condition, and all four elements go back by one store.
     made = [f"{_lane(name, k)} = {TAKE}{walked[name]}({name}, {group}, {k})" for name in walked for k in range(WIDTH)]
     body = statements("\n".join(made))
     for k in range(WIDTH):
@@ -117,6 +118,7 @@ def _walked(loop: ast.For, index: str, arrays: Mapping[str, str]) -> dict[str, s
             if node.id in arrays:
                 otherwise.add(node.id)
             if node.id == index and isinstance(node.ctx, ast.Store):
+                # Behind a change of the index, x[index] is no walk along the array.
                 otherwise.update(arrays)
         for child in ast.iter_child_nodes(node):
             look(child)
@@ -161,6 +163,7 @@ class _Lane(ast.NodeTransformer):
     def _of_type(self, name: str, value: ast.expr) -> ast.expr:
         kind = self.walked[name]
         if kind == BFLOAT16:
+            # First float32, then bfloat16, as a plain store to such an array does it.
             value = ast.Call(ast.Name(AS + computed(kind), ast.Load()), [value], [])
         return ast.Call(ast.Name(AS + kind, ast.Load()), [value], [])
 

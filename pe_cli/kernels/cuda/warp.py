@@ -53,6 +53,7 @@ def block_sum(parts, value, me, count):
         parts[me // LANES] = value
     cuda.syncthreads()
     if me == 0:
+        # From 1 on, because this thread already has the sum of warp 0.
         for w in range(1, count):
             value += parts[w]
     return value

@@ -64,6 +64,7 @@ def _forked(share: Sequence[Built], capability: Capability) -> int:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        # What a copy fails at is compiled again by the parent, which reports the error once.
         silent = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(silent, stream)

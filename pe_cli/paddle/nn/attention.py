@@ -120,6 +120,7 @@ class MultiHeadAttention(Layer):
         if not self.need_weights and not (self.dropout and self.training):
             return self.out_proj(call("attention", q, k, v, mask, self.num_heads))
         q, k, v = (self._parted(x) for x in (q, k, v))
+        # Vaswani et al. 2017, section 3.2.1: without the factor, products of wide heads push softmax to where its gradient vanishes.
         scores = call("matmul", q, k, False, True, self.head_dim**-0.5)
         weights = functions.softmax(scores if mask is None else call("elementwise_add", scores, mask))
         if self.dropout:

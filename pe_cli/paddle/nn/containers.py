@@ -119,6 +119,7 @@ class Sequential(Layer):
         order = list(self._sub_layers)
         name = self._name(key)
         self.add_sublayer(name, layer)
+        # As in `_Row`: a layer that is put in the place of another would come last in the dict.
         self.__dict__["_sub_layers"] = {n: self._sub_layers[n] for n in dict.fromkeys([*order, name])}
 
     def __delitem__(self, key: Any) -> None:

@@ -244,6 +244,7 @@ def _declared(parameter: Parameter) -> Any:
     program = default_main_program()
     if parameter.block.program is program:
         return parameter
+    # Without an initializer: the startup program of the layer's own program gives the value.
     wishes = ParamAttr(**{fact: getattr(parameter, fact) for fact in _FACTS})
     return LayerHelper("parameter", parameter.name).create(wishes, parameter.name, parameter.type, None)
 

@@ -187,6 +187,7 @@ class _InstanceNorm(Layer):
     ) -> None:
         super().__init__(name)
         self._options = float(epsilon), data_format
+        # `scale` and not `weight`, as in the original and therefore in its files.
         self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
 

@@ -221,6 +221,7 @@ class _Convolution(Layer):
                 f"{kind}: padding {padding!r} with padding_mode {padding_mode!r}", hint="give numbers"
             )
         taps = [kernel_size] * self._axes if isinstance(kernel_size, int) else list(kernel_size)
+        # As in the original, channels of all groups count; PyTorch counts those of one group.
         inputs = in_channels * math.prod(taps)
         # He et al. 2015, for relu: the variance of the outputs is that of the inputs.
         default = Normal(0.0, math.sqrt(2.0 / inputs))

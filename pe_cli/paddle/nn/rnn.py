@@ -243,6 +243,7 @@ class LSTM(_Stack):
         given |= {"BiasIh": cell.bias_ih, "BiasHh": cell.bias_hh, "Input": inputs, "Lengths": lengths}
         given |= dict(zip(("InitH", "InitC"), start or (None, None), strict=True))
         attrs = {"is_reverse": back, "time_major": self.time_major}
+        # The mask is not needed: the op itself writes 0 behind the end of a sequence.
         out, hidden, state, *_ = LayerHelper("lstm").op(
             "padded_lstm", given, attrs, ("Out", "LastH", "LastC", "Gates", "Cells", "States")
         )

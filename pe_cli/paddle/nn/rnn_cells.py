@@ -157,6 +157,7 @@ class LSTMCell(TwoProductCell):
         """Append the rest of a step."""
         hidden, cell = states
         gates = call("elementwise_add", projected, _product(hidden, self.weight_hh, self.bias_hh))
+        # 2.x orders the gates as PyTorch does, so its weights can be exchanged; the op's default order is another one.
         inputs, facts = {"X": gates, "C_prev": cell}, {"order": "ifgo"}
         after, out, _ = LayerHelper("lstm_cell").op("lstm_unit", inputs, facts, ("C", "H", "Gates"))
         return out, (out, after)
@@ -174,6 +175,7 @@ class GRUCell(TwoProductCell):
         size, around = self.hidden_size, _product(states, self.weight_hh, self.bias_hh)
         (x_gates, x_new), (h_gates, h_new) = (call("split", v, [2 * size, size], -1) for v in (projected, around))
         reset, update = call("split", call("sigmoid", call("elementwise_add", x_gates, h_gates)), 2, -1)
+        # The reset gate acts on W_hh h + b_hh, as in PyTorch and cuDNN; in Cho et al. 2014 it acts on h before the product.
         fresh = call("tanh", call("elementwise_add", x_new, call("elementwise_mul", reset, h_new)))
         # (h - n) z + n is z h + (1 - z) n with one product fewer.
         kept = call("elementwise_mul", call("elementwise_sub", states, fresh), update)

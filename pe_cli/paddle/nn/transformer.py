@@ -220,6 +220,7 @@ class Transformer(Layer):
         sizes = d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
 
         def ends() -> Any:
+            # With pre-norm nothing else normalises the sum that leaves the last layer; with post-norm every layer ends in a norm.
             return LayerNorm(d_model) if normalize_before else None
 
         def encoder() -> Any:
@@ -240,6 +241,7 @@ class Transformer(Layer):
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
         """Return [length, length]: 0 up to the diagonal and -1e9 beyond it, to be added to scores."""
+        # -1e9 instead of -inf: where further masks hide all keys of a query, softmax gives even weights and not NaN.
         return assign(np.triu(np.full((length, length), -1e9, "float32"), 1))
 
 

@@ -125,6 +125,7 @@ def ratings(path: Path, told: Known, test: bool, ratio: float = 0.1, seed: int =
         for user, film, rating, _ in _fields(path, "ratings"):
             # One draw for each rating, whichever part is wanted: the two parts of one seed have no rating in common.
             if (draws.random_sample() < ratio) == test:
+                # One to five stars become -3 to 5, as in the original.
                 yield [*told.users[int(user)].value(), *told.film(int(film)), [float(rating) * 2 - 5]]
 
 

@@ -99,6 +99,7 @@ def numbers_16(path: Path, size: int, language: str) -> Numbers:
 def pairs_16(path: Path, part: str, source: Numbers, target: Numbers, language: str) -> Iterator[Pair]:
     """Yield numbers of a sentence between marks, of its translation behind a mark, and of the same before one."""
     column = list(TOTALS).index(language)
+    # The marks come first in both dictionaries, so their numbers serve both languages.
     begin, end, unknown = (source[mark] for mark in (BEGIN, END, UNKNOWN))
     with as_data(path):
         for line in member(path, f"wmt16/{part}"):

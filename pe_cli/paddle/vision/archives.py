@@ -108,6 +108,7 @@ class Flowers(Dataset):
         self._path, self.transform = path, transform
         wanted = {f"jpg/image_{index:05}.jpg" for index in self.indexes.tolist()}
         with as_data(path):
+            # Read at once: in a packed archive each later access would have to unpack all that lies before the picture.
             self._pictures = {name: whole(file) for name, file in members(path, wanted.__contains__)}
             for name in wanted - self._pictures.keys():
                 raise KeyError(name)

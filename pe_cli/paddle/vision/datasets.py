@@ -121,6 +121,7 @@ class Cifar10(_Pictures):
             found = pickled.read(data)
             if not isinstance(found, dict):
                 raise ValueError("a part is no dict")
+            # The archives were pickled by Python 2, so the keys are bytes.
             images, labels = np.asarray(found[b"data"]), np.asarray(found[self.LABELS.encode()])
             if images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != 3 * 32 * 32:
                 raise ValueError(f"a part has pictures of the shape {list(images.shape)} and the type {images.dtype}")

@@ -74,6 +74,7 @@ def _matrix(data: bytes, order: str, name: str) -> Any | None:
         return None
     flags = struct.unpack_from(f"{order}I", heads[0][1])[0]
     kind, contents = next(parts, (0, b""))
+    # The low byte of the flags is the class of the matrix; 0x0800 marks complex numbers.
     if flags & 0xFF not in _NUMBERS or flags & 0x0800 or kind not in _TYPES:
         raise ValueError(f"{name} is no matrix of real numbers")
     type_ = np.dtype(order + _TYPES[kind])

@@ -110,6 +110,7 @@ def classifier(program: Program) -> tuple[str, str]:
     ops = program.top_ops
     made_by = {name: op for op in ops for name in op.output_names()}
     for op in ops:
+        # Accuracy comes first: of several losses, it says which output is meant.
         judges = op.definition.get(Judges)
         maker = made_by.get(op.inputs[judges.found][0]) if judges else None
         best = maker.definition.get(Best) if maker else None

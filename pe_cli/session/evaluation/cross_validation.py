@@ -143,6 +143,7 @@ def train_folds(
 
 
 def _start(run: RunSpec, overrides: Sequence[str], folder: Path, number: int, count: int, jobs: int) -> Child:
+    # The folds decide which rows evaluate, so no other share may; and a sweep would train every fold many times.
     wanted = [
         *overrides, f"data.split.folds={count}", f"data.split.fold={number}", "data.split.eval=null", "sweep=null",
         f"output.dir={strict_json.dumps(escaped(str(folder)))}", f"output.name=fold-{number}",

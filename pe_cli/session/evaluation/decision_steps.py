@@ -45,10 +45,12 @@ def told_of(answer: Answer, program: Program) -> list[Told]:
     if answer.several:
         return [value, Told(f"{answer.variable}_tags", source, (*steps, AtLeast(thresholds or (HALF,))))]
     if thresholds:
+        # The threshold of two classes is about the probability of the second one.
         second: tuple[Step, ...] = (Column(1),) if width == 2 else ()
         return [value, Told(f"{answer.variable}_label", source, (*steps, *second, AtLeast(thresholds), Names(answer.classes)))]
     if calibrated:
         return [value, Told(f"{answer.variable}_label", source, (*steps, Above(HALF) if width == 1 else Best(), Names(answer.classes)))]
+    # The sigmoid of 0 is 0.5, so a logit can be compared as it is.
     best = Above(0.0 if answer.logits else HALF) if width == 1 else Best()
     return [value, Told(f"{answer.variable}_label", answer.variable, (best, Names(answer.classes)))]
 

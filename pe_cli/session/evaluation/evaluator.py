@@ -126,6 +126,7 @@ class Evaluator:
             return made
         model, sequences = self.job.built.eval, resolve(self.job.built.eval).lods
         rows = len(self.job.data.fed(split)) if limit is None else min(len(self.job.data.fed(split)), limit * self.job.batch_size)
+        # Values with sequences are left out: how many rows they have is known only when they are there.
         made.expect({name: model.var(name).type for name in made.variables if name not in sequences}, rows)
         return made
 

@@ -147,6 +147,7 @@ def _best(scores: Array, logits: bool) -> Array:
 
 def _found(rows: Array, column: FittedColumn | None) -> list[dict[str, Any]]:
     """Return what was found in a picture, the surest first; classes by their names where a column has them."""
+    # Class 0 is the background, which is never found.
     names: list[str] = [] if column is None else ["", *column.state["names"]]
     there = rows[rows[:, 0] >= 0]
     there = there[np.argsort(-there[:, 1], kind="stable")]
@@ -276,6 +277,7 @@ def _known(job: Job) -> dict[str, Answer]:
         label = block.var(link.feed)
         if not classes and label.dtype in ("int64", "int32") and width > 1:
             classes = tuple(map(str, range(width)))
+        # A model may say more or fewer classes than the data has; what has no name is called by its number.
         if classes and width not in (len(classes), 1) and not (width == 1 and len(classes) == 2):
             classes = (*classes[:width], *map(str, range(len(classes), width)))
         made = [(op, told) for op in block.ops if (told := op.definition.get(ToProbabilities)) and op.inputs["X"][0] == link.scores]

@@ -188,6 +188,7 @@ class Predictor:
         rows = dataset.table_rows(np.minimum(np.arange(begin, begin + size), end - 1))
         feeds = {name: job.data.feed(name) for name in self._types}
         chosen, levels = FieldDataset(dataset.columns, rows, dataset.classes), declared_levels(job.built.eval)
+        # The only batch is in memory already, so there is nothing to read ahead.
         feed = Loader(chosen, feeds, self._types, size, prefetch=0, levels=levels).first()
         self._check_items(feed)
         result = self._executor.run(feed, self._variables)

@@ -60,6 +60,7 @@ class Sampling:
         else:
             if self.top_k is not None:
                 order = order[: self.top_k]
+            # Relative to the largest logit, so that the exponential cannot overflow.
             with np.errstate(over="ignore"):  # of a tiny temperature: -inf, which is right
                 shares = np.exp((logits[order] - logits[order[0]]) / self.temperature)
             shares /= shares.sum()
@@ -80,6 +81,7 @@ class Sampling:
         """
         ends = np.cumsum(self.probabilities(logits))
         at = uniform(stream_key("generate", self.seed), np.array([number], np.int64))[0] * ends[-1]
+        # From the right: a token of probability 0 ends where the one before it ends, and is never found.
         return int(np.searchsorted(ends, at, side="right"))
 
 
@@ -172,6 +174,7 @@ class Generator:
         Raises:
             PeError: DATA; the model's scores are NaN.
         """
+        # A model that scores every position looks back only, so padding behind the tokens does not change their scores.
         found = self._run(tokens, behind=not self.last_alone)
         scores = found[0 if self.last_alone else len(tokens) - 1]
         scores = scores[: self.tokenizer.size].astype(np.float64)

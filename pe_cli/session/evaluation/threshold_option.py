@@ -38,6 +38,7 @@ def _with(answer: Answer, texts: Sequence[str]) -> Answer:
     found = list(decision.thresholds or (0.5,))
     found *= len(names) if len(found) == 1 else 1
     for text in texts:
+        # From the right, because the name of a tag may have an equals sign.
         name, equals, written = text.rpartition("=")
         value = _share(text, written)
         if not equals:

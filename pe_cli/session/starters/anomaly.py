@@ -125,6 +125,7 @@ def _model(inspected: Inspected, settings: Settings, names: dict[str, str]) -> s
     layers += [
         ("score:", flow({"type": "sum", "x": terms}), "of the row: the sum over its cells"),
         ("mean_score:", flow({"type": "mean", "x": "score"}), ""),
+        # The logarithms of the deviations in the normal density: without them, large variances would explain everything.
         *([("mean_spread:", flow({"type": "scale", "x": "spreads", "scale": 0.5 * total}), "")] if total else []),
         ("loss:", flow({"type": "sum", "x": parts}), "how unlikely rows are, but for a constant"),
     ]
@@ -151,6 +152,7 @@ def _numbers(inspected: Inspected, names: dict[str, str], total: int) -> Lines:
     layers: Lines = [
         ("mean:", flow({"type": "fc", "input": "decoded", "size": total}), "what is expected of every number"),
         ("variance:", flow({"type": "fc", "input": "decoded", "size": total}), "the logarithm of how far off is usual, squared"),
+        # Unbounded, a number that is always explained would let its variance, and with it the loss, fall without end.
         ("spread:", flow({"type": "clip", "x": "variance", "min": LEAST, "max": MOST}), ""),
         ("spreads:", flow({"type": "mean", "x": "spread"}), ""),
         ("apart:", flow({"type": "elementwise_sub", "x": "x", "y": "mean"}), ""),

@@ -210,6 +210,7 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     if task in ("number", "count", "share"):
         _check_numbers(table, name, numbers, task)
     few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
+    # More whole numbers than a rating has, most of them small, count something.
     few = few and not (number and len(codes.words) > MOST_RATING and is_count(numbers.values))
     whole = number and bool((numbers.values == np.rint(numbers.values)).all())
     if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):

@@ -36,6 +36,7 @@ def date(table: Table, name: str, codes: Codes, missing: int, asked: Asked) -> G
         note = f"'{said(name, 30)}' is taken for times of day: {three(codes.words)}; {lengths}"
         told = {"format": clock, "parts": ["hour"]} | ({"missing": "zero"} if missing else {})
         return Guess(name, "date", told, f"times of day{f', {missing:,} missing' if missing else ''}", note)
+    # The shortest dates, such as 1.1.26 and 1/2026, have six characters.
     if min(map(len, tried)) < 6:
         return None
     form, why = None, ""
@@ -57,6 +58,7 @@ def date(table: Table, name: str, codes: Codes, missing: int, asked: Asked) -> G
 def _fitting(words: Sequence[str], forms: Sequence[str]) -> list[str]:
     """Return the forms that all texts have, with one clock."""
     for clock in CLOCKS:
+        # A few texts rule most forms out; only of several that are left all texts are read.
         found = [form + clock for form in forms if _parses(words[:TRIED], form + clock)]
         if found:
             return found if len(found) == 1 else [form for form in found if _parses(words, form)] or found[:1]

@@ -73,6 +73,7 @@ def annotations_in(folder: Path) -> Annotations | None:
     if not kinds or not pictures:
         return None
     kind, found = max(kinds.items(), key=lambda pair: len(pair[1]))
+    # VOC and YOLO have a file for each picture, so folders are what may be divided; the others have all in one file.
     places = sorted({path.parent for path in found}) if kind in ("voc", "yolo") else found
     named = {str(place.relative_to(folder)): place for place in places}
     uses = uses_of(named)
@@ -166,6 +167,7 @@ def _opened(settings: Settings, source: dict[str, Any]) -> tuple[Table, dict[str
             table = settings.open(source)
         except PeError as error:
             hint = error.hint or ""
+            # The hint of an error names the option that leaves out what is wrong; each is set once, so the loop ends.
             option = next((o for o in (("broken", "skip"), ("outside", "clip")) if f"{o[0]}: {o[1]}" in hint and o[0] not in source), None)
             if option is None:
                 raise
@@ -225,6 +227,7 @@ def _priors(sizes: NDArray[np.float64], side: int) -> tuple[list[float], list[fl
     pixels = np.sqrt(sizes.prod(axis=1)) * side
     least = [float(np.percentile(pixels, part)) for part in _PARTS]
     for i in range(len(least)):
+        # Sizes rise from map to map even where all boxes are of one size.
         least[i] = round(max(least[i], least[i - 1] * 1.2 if i else 4.0), 1)
     most = [*least[1:], round(max(float(pixels.max()), least[-1] * 1.2), 1)]
     return least, most

@@ -70,6 +70,7 @@ def uses_of(names: Iterable[str]) -> dict[str, str]:
     alike: dict[str, dict[str, str]] = {}
     for name in names:
         found = list(_WORD.finditer(name))
+        # Two such words in a name, as in train_val, do not tell one use.
         if len(found) == 1:
             rest = name[: found[0].start()] + "*" + name[found[0].end() :]
             alike.setdefault(rest, {}).setdefault(_USE[found[0][0].lower()], name)
@@ -171,6 +172,7 @@ def _opened(reader: str, options: dict[str, Any], whole: Path) -> tuple[Any, dic
         try:
             return open_reader(reader, {**options, **more}, whole), more
         except PeError as error:
+            # Each option is set once, so the loop ends.
             named = (pair for pair in _LENIENT if f"{pair[0]}: {pair[1]}" in (error.hint or "") and pair[0] not in {**options, **more})
             option = next(named, None)
             if option is None:

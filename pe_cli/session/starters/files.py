@@ -56,6 +56,7 @@ class Settings:
     def path(self) -> str:
         """The source as the config names it: relative to the config's folder."""
         found = os.path.relpath(self.source.absolute(), self.config.absolute().parent)
+        # Otherwise the name would be read as that of a home folder.
         return f"./{found}" if found.startswith("~") else found
 
     @property

@@ -71,6 +71,7 @@ def _folder(settings: Settings) -> Starter:
 
     whole, parts = settings.source, folders_in(settings.source).values()
     boxes = detection.annotations_in(whole) if settings.task in ("auto", "boxes") else None
+    # Annotations that lie beside the parts are divided by their own names, so the folder stays whole for them.
     if boxes is None or any(whole / part in (boxes.path, *boxes.path.parents) for part in parts):
         settings = narrowed(settings, parts)
     if settings.source != whole:

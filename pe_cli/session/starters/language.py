@@ -45,6 +45,7 @@ def starter(settings: Settings) -> Starter:
             hint="more text",
             code=ExitCode.DATA,
         )
+    # Of a short text, blocks that overlap make twice as many samples.
     stride = LENGTH // 2 if size < 1_000_000 else LENGTH
     source: dict[str, Any] = {
         "reader": "text",

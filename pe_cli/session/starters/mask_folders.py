@@ -60,6 +60,7 @@ def find(folder: Path, *, sure: bool) -> Masks | None:
     stems = {entry: _stems(entry) for entry in inside}
     found: list[tuple[int, Masks]] = []
     unclear: Path | None = None
+    # In both orders, because either folder of a pair may be that of the masks.
     for pictures, masks in permutations(inside, 2):
         pattern = _pattern(stems[pictures], stems[masks])
         if pattern is not None:

@@ -44,6 +44,7 @@ def safe(name: str, taken: Iterable[str], instead: str = "column") -> str:
     >>> safe("Größe (cm)", []), safe("loss", ["loss"]), safe("2nd", []), safe("年齢", []), safe("null", [])
     ('grosse_cm', 'loss_2', 'column_2nd', 'column', 'column_null')
     """
+    # NFKD takes accents apart but does not decompose the sharp s, which would be lost.
     folded = unicodedata.normalize("NFKD", name.replace("ß", "ss").replace("ẞ", "SS"))
     made = re.sub(r"[^A-Za-z0-9]+", "_", "".join(c for c in folded if not unicodedata.combining(c))).strip("_").lower()
     made = made[:LONGEST].rstrip("_")

@@ -37,6 +37,7 @@ def _edges(values: NDArray[np.float64], bins: int) -> list[float]:
     """Return quantiles, or the values themselves where there are few; none where one bin would be all."""
     distinct = np.unique(values)
     edges = distinct if len(distinct) <= bins + 1 else np.quantile(values, np.linspace(0, 1, bins + 1))
+    # Adding 0.0 turns -0.0, which the file would show with its sign, into 0.0.
     rounded = np.unique([float(f"{round(edge, 5):.3g}") + 0.0 for edge in edges.tolist()])
     found: list[float] = rounded.tolist()
     return found if len(found) > 2 else []

@@ -268,6 +268,7 @@ def empty_number(values: NDArray[np.float64]) -> float | None:
     for value in EMPTY_NUMBERS:
         count = int((there == value).sum())
         others = there[there != value]
+        # 99 is a likely number by itself, so it has to be there more often.
         if count < OFTEN or len(others) < 2 * count or (value == 99 and count < 2 * OFTEN):
             continue
         if (others.max() * APART < value and others.min() > -value) if value > 0 else others.min() >= 0:

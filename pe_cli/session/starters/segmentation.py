@@ -251,6 +251,7 @@ def _model(settings: Settings, found: Pictures, size: list[int], names: Sequence
         ("prob:", flow({"type": "softmax", "input": "logits"}), ""),
         ("xents:", flow({"type": "softmax_with_cross_entropy", "logits": "logits", "label": MASK, **count}), "every pixel counts alike"),
     ]
+    # dice_loss knows no class that does not count.
     if ignore:
         layers.append(("loss:", flow({"type": "mean", "x": "xents"}), "pixels that do not count add nothing"))
     else:

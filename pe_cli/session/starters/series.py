@@ -106,6 +106,7 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
     missing = bool(np.isnan(table.cells(target).numbers().values).any())
     shape = replace(found.shape, observed=target if settings.known or missing else None)
     form = None if found.every else found.form
+    # Made again where the target is observed: rows without it are then yet to come.
     windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base), form) if shape.observed else windows
     inner: Any = options["files"] if set(options) == {"files"} else options
     source = {"reader": "windows", "table": inner, **found.options}
@@ -215,6 +216,7 @@ def _season(inspected: Inspected, rows: Rows) -> tuple[int, float]:
     """
     shape, windows = inspected.found.shape, inspected.table
     wanted = SEASONS.get(inspected.found.pace, 1)
+    # The seasonal guess is a slice of the window: a season has to cover the horizon and to lie within the window.
     season = wanted if shape.horizon <= wanted <= shape.length else 0
     values = np.full(len(windows), np.nan)
     values[rows] = windows.cells(inspected.target.name).numbers().values[rows]

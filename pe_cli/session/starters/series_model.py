@@ -28,6 +28,7 @@ _TAKEN = (
     "past", "before", "ahead", "earlier", "next", "key", "which", "seen", "all", "drop", "hidden", "change", "lags", "last", "period",
     "effect", "forecast", "low", "high", "below", "above", "loss", "error", "naive", "seasonal", "mase", "covered",
 )  # fmt: skip
+# Layers that begin with 0 let training begin at the naive forecast.
 _ZERO = {"initializer": {"type": "Constant"}}
 
 
@@ -177,6 +178,7 @@ class _Model:
         self._add("forecast", "sum", f"the middle; pe predict gives it in the unit of '{said(inspected.target.name)}'", x=parts)
         for layer, side in (("low", "below"), ("high", "above")):
             self._add(f"{side}_raw", "fc", input="hidden", size=horizon)
+            # A distance that is never negative keeps the quantiles in order.
             self._add(side, "softplus", x=f"{side}_raw")
             kind = "elementwise_sub" if layer == "low" else "elementwise_add"
             quantile = LOW if layer == "low" else HIGH
@@ -217,6 +219,7 @@ class _Model:
         self._add("from_low", "elementwise_sub", x="next", y="low")
         self._add("to_high", "elementwise_sub", x="high", y="next")
         self._add("nearer", "elementwise_min", x="from_low", y="to_high")
+        # The sign is 1 inside and -1 outside of the interval; half of its mean and a half more is the share inside.
         self._add("inside_sign", "sign", x="nearer")
         self._add("inside_mean", "mean", x="inside_sign")
         self._add("covered", "scale", f"share between low and high, {100 * (HIGH - LOW):g}% of them where the interval is right",

@@ -173,6 +173,7 @@ def _pace(times: NDArray[np.float64], series: NDArray[np.int64]) -> tuple[str, S
     for at in (times, working) if working is not None else (times,):
         order = np.lexsort((at, series))
         steps = np.diff(at[order])[np.diff(series[order]) == 0]
+        # Two rows of one time are rows of two series, which this key does not tell apart.
         if rows < FEWEST or not len(steps) or (steps <= 0).any():
             return None
         usual = float(np.median(steps))

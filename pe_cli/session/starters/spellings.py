@@ -105,6 +105,7 @@ def spellings_of(words: Sequence[str], counts: NDArray[np.int64] | Sequence[int]
         for pair in found:
             exact.setdefault(key if _is_word(key) else _plain(pair[1]), []).append(pair)
         for several in exact.values():
+            # A plain form goes first, then the more frequent one; the text itself decides ties, so the order of the rows does not matter.
             best, *others = (word for _, word in sorted(several, key=lambda pair: (pair[1] != _plain(pair[1]), -pair[0], pair[1])))
             if others:
                 same[best] = tuple(others)

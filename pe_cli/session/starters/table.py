@@ -69,6 +69,7 @@ def starter(settings: Settings) -> Starter:
     if found:
         source["missing"] = [*MISSING, *found]
         comments.append(f"missing: {', '.join(repr(said(word, 24)) for word in found)} stand where a cell is missing.")
+        # Opened again, because a table reads its cells by the options that it was opened with.
         table = settings.open(source)
         read_ahead(table, [*names, *targets])
     table, source, shown = with_pictures(table, names, source, settings)

@@ -129,6 +129,7 @@ def look(
         guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
                    for one in guesses]  # fmt: skip
     aims = [goal.guess for goal in goals]
+    # All notations are known here, so one pass over the file reads all columns of numbers.
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
     guesses = [_gaps_filled(one, settings) for one in paired(table, without_doubles(table, guesses, aims), settings.columns)]
     division = divided(settings, source, table, targets[0] if [one.type for one in aims] == ["category"] else None)

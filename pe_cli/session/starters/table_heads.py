@@ -78,6 +78,7 @@ class Head:
         *layers, right = classifier(self._goal.suffix)
         self._layers += [(f"{self._key('near')}:", value, note) if key == f"{self._key('loss')}:" else (key, value, note)
                          for key, value, note in layers]  # fmt: skip
+        # The ranked probability score of Epstein 1969: squared differences of cumulative probabilities.
         self._add("below", "cumsum", "probability of this class or one before it", x=self._key("prob"), axis=1)
         self._add("class_row", "one_hot", input=self._key("label"), depth=count)
         self._add("reached", "cumsum", "1 from the right class on", x=self._key("class_row"), axis=1)
@@ -129,6 +130,7 @@ class Head:
     def _log(self) -> None:
         deviation, shift = self._scale()
         values = self._values + (1.0 if self._goal.guess.options["transform"] == "log1p" else 0.0)
+        # exp of an unbounded estimate could make the error of one row larger than all others together.
         low, high = ((math.log(value) - shift) / deviation for value in (values.min() / 2, values.max() * 2))
         self._sum("learned", 1, f"the scaled logarithm of '{self._name}'")
         self._add("estimate", "clip", f"not beyond twice the largest; pe predict gives it in the unit of '{self._name}'",
@@ -144,6 +146,7 @@ class Head:
         mean = max(float(values.mean()), 1e-3)
         self._sum("rate", 1, "the logarithm of the count that is expected", start=math.log(mean))
         most = float(f"{math.log(2 * max(1.0, float(values.max()))):.4g}")
+        # exp(-12) cannot be told from a count of 0, and its logarithm in the loss stays finite.
         self._add("learned", "clip", "not beyond twice the largest count", x=self._key("rate"), min=-12.0, max=most)
         self._add("estimate", "exp", f"how many '{self._name}' are expected", x=self._key("learned"))
         self._add("cost", "poisson_nll_loss", input=self._key("estimate"), label=self._key("value"), log_input=False)
@@ -152,6 +155,7 @@ class Head:
         self._error(self._key("estimate"), self._key("value"))
 
     def _share(self) -> None:
+        # The log-odds of 0 and of 1 are infinite.
         mean = min(max(float(self._values.mean()) / self._scale()[0], 1e-3), 1 - 1e-3)
         self._sum("logits", 1, f"the log-odds of '{self._name}'", start=math.log(mean / (1 - mean)))
         self._add("xent", "sigmoid_cross_entropy_with_logits", x=self._key("logits"), label=self._key("value"))

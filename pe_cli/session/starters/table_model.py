@@ -101,6 +101,7 @@ def _text_branch(inspected: Inspected, one: Guess, feed: str, feeds: Lines, laye
     kind = one.options.get("tokens", "words")
     feeds.append((f"{feed}:", "{shape: [1], dtype: int64, lod_level: 1}", f"ids of the {kind} of '{said(one.name)}'"))
     paired = _is_paired(inspected, one.name)
+    # Texts can be compared number by number only where both go through the same parameters.
     named = {"param_attr": {"name": "words_of_both"}} if paired else {}
     table = {"type": "embedding", "input": feed, "size": [count, TEXT_WIDTH], **named}
     patterns = {"param_attr": {"name": "patterns_of_both"}, "bias_attr": {"name": "bias_of_both"}} if paired else {}

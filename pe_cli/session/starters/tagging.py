@@ -61,6 +61,7 @@ def starter(settings: Settings) -> Starter:
         few = f"there are {len(table)} sentences, and a model needs {FEWEST} at least"
         raise table.error(0, WORDS, few, "an empty line ends a sentence")
     division = divided(settings, source, table)
+    # Of all parts: a tag that the training part lacks would be an error in the evaluation.
     tags = Counter(tag for one in (table, *division.others) for row in range(len(one)) for tag in one.cells(TAGS).text(row).split())
     counts = Counter(tag for row in range(len(table)) for tag in table.cells(TAGS).text(row).split())
     rows = np.arange(len(table), dtype=np.int64)
@@ -94,7 +95,9 @@ def starter(settings: Settings) -> Starter:
 
 def _model(settings: Settings, sizes: dict[str, int], dropout: float) -> str:
     table = {"type": "embedding", "input": WORDS, "size": [sizes[WORDS], WIDTH]}
+    # As in fluid, dynamic_lstm takes the inputs of its four gates ready-made, and its size counts all four.
     lstm = {"type": "dynamic_lstm", "size": 4 * KEPT, "use_peepholes": False}
+    # Loss and decoding have to read the same transitions, which only a common name makes one parameter.
     named = {"param_attr": {"name": "transitions"}}
     layers: Lines = [
         ("table:", flow(table), "a row of numbers for each word, 0 for unknown ones"),

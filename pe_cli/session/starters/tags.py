@@ -84,6 +84,7 @@ def find_bags(words: Sequence[str], counts: NDArray[np.int64]) -> Bags | None:
         return bags_of(words, counts, {"format": "list"}, MOST_ITEMS)
     rows = int(counts.sum())
     for separator in SEPARATORS:
+        # A sign that fewer than a fifth of the rows have is punctuation.
         if int(counts[np.array([separator in word for word in words])].sum()) * 5 < rows:
             continue
         found = bags_of(words, counts, {} if separator == "|" else {"separator": separator}, MOST_ITEMS)

@@ -165,6 +165,7 @@ def of_numbers(name: str, values: NDArray[np.float64], unit: str, wanted: str) -
 def _is_share(name: str, values: NDArray[np.float64], unit: str) -> bool:
     low, high = float(values.min()), float(values.max())
     called = any(word in name.lower() for word in _SHARE_WORDS) or "%" in name
+    # Two different numbers are two classes, even where they are 0 and 1.
     if low < 0 or len(np.unique(values)) <= 2:
         return False
     if unit == "%" or (called and high > 1):
@@ -184,6 +185,7 @@ def tail(values: NDArray[np.float64]) -> float | None:
     if low < 0 or middle <= 0 or high < FAR * middle or skewness(values) < TAIL_SKEW:
         return None
     added = 0.0 if low > 0 else 1.0
+    # Beside small numbers, 1 more would change their proportions.
     if added and middle < 10 * added:
         return None
     return added if abs(skewness(np.log(values + added))) < LOG_SKEW else None

@@ -29,6 +29,7 @@ def paired(table: Table, guesses: Sequence[Guess], declared: Container[str]) -> 
     if len(texts) != 2 or any(one.name in declared for one in texts) or texts[0].options != texts[1].options:
         return list(guesses)
     words = [_words(table, one.name) for one in texts]
+    # Relative to the smaller vocabulary: short texts can share only few of the words of long ones.
     if len(words[0] & words[1]) < SHARED * min(map(len, words)):
         return list(guesses)
     names = [one.name for one in texts]

@@ -229,6 +229,7 @@ def compare(first: Training, second: Training, step: int | None = None, toleranc
 
 def _compared(first: Training, second: Training, number: int, tolerance: float) -> tuple[int, list[Differing]]:
     """Return how many variables of a step two trainings have in common, and those that differ, in order."""
+    # By names: passes of one side may have fused away what the other still computes.
     there = set(second.names())
     names = [n for n in first.names() if n in there]
     if not names:
@@ -252,6 +253,7 @@ def differing(number: int, op: str, name: str, a: Array, b: Array, tolerance: fl
         return None
     with np.errstate(all="ignore"):
         x, y = a.astype(np.float64), b.astype(np.float64)
+        # Relative to the largest element, because elements near 0 may differ by many times their own size.
         scale = max(float(np.abs(x).max()), float(np.abs(y).max()))
         largest = float(np.abs(x - y).max()) / scale if scale else 0.0
     if largest <= tolerance and np.isfinite(largest) and tolerance:

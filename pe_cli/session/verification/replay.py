@@ -115,6 +115,7 @@ def replay(folder: RunFolder, step: int, names: Sequence[str] | None = None, obs
     if not 1 <= step <= done:
         raise PeError(f"{folder.path}: the run has no step {step}", hint=f"it did {done}: 1 to {done}")
     there = checkpoint.steps(folder.checkpoints) if folder.checkpoints.is_dir() else []
+    # From the newest checkpoint before the step: what lies between has to be trained again, and is compared on the way.
     trainer = again(Replayer, folder, max((s for s in there if s < step), default=None), step, observer)
     assert isinstance(trainer, Replayer)
     trainer.target, trainer.names = step, names

@@ -44,6 +44,7 @@ def take_snapshot(training: Training, step: int, path: Path) -> int:
         "ops": {name: training.op(name) for name in names},
         "fed": {name: training.fed(name) for name in begin},
     }
+    # The file holds arrays only, so the facts are one of bytes.
     text = np.frombuffer(strict_json.dumps(facts).encode(), np.uint8)
     arrays = {FACTS: text, **{BEGIN + n: v for n, v in begin.items()}, **{VALUE + n: v for n, v in values.items()}}
     with atomic.temporary(path) as draft:

@@ -73,6 +73,7 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     except DifferentError as error:
         difference = error.difference
     seen = rerun_check.seen
+    # Without a recorded value to hold against, agreement would mean nothing.
     if difference is None and not (seen.numbers or seen.variables or seen.fetched):
         raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
     other = [*changed(folder, job.data.prepared.sources.read), *elsewhere(environment_of(folder), recorded(job))]

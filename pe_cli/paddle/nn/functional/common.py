@@ -52,6 +52,7 @@ def embedding(
 ) -> Any:
     """Look up a row of weight for every id of [...]: [..., width]; the row of padding_idx counts as 0."""
     ensure_defaults()
+    # For the op -1 means none, so an index from the end is turned into one from the front.
     index = -1 if padding_idx is None else padding_idx % weight.shape[0]
     attrs = {"is_sparse": sparse, "padding_idx": index}
     return LayerHelper("embedding", name).one("lookup_table_v2", {"W": weight, "Ids": x}, attrs)
@@ -230,6 +231,7 @@ def instance_norm(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     """
     if not channels_first("instance_norm", data_format):
         raise FluidValueError(f"instance_norm: data_format is {data_format!r}", hint="channels first")
+    # The op without scale and bias, which are applied after it: either may be absent.
     out = call("instance_norm", x, eps, False, False)
     out = out if weight is None else call("elementwise_mul", out, weight, 1)
     return out if bias is None else call("elementwise_add", out, bias, 1)

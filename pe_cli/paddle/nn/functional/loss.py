@@ -188,6 +188,7 @@ def mse_loss(input: Any, label: Any, reduction: str = "mean", name: str | None =
 def smooth_l1_loss(input: Any, label: Any, reduction: str = "mean", delta: float = 1.0, name: str | None = None) -> Any:
     """Square small differences and take large ones linearly: 0.5 d^2 up to delta, then delta (|d| - 0.5 delta)."""
     check_reduction("smooth_l1_loss", reduction)
+    # Huber's loss, as in the original; PyTorch's smooth_l1_loss divides it by its beta.
     return reduced("smooth_l1_loss", call("huber_loss", input, label, delta), reduction)
 
 
@@ -222,6 +223,7 @@ def sigmoid_focal_loss(
     check_reduction("sigmoid_focal_loss", reduction)
     # 1 - p_t without a branch: the distance of the probability from the label.
     away = call("abs", call("elementwise_sub", label, call("sigmoid", logit)))
+    # The line through alpha at a label of 1 and 1 - alpha at 0 needs no branch either.
     weight = call("elementwise_mul", call("pow", away, gamma), call("scale", label, 2 * alpha - 1, 1 - alpha))
     elements = call("sigmoid_cross_entropy_with_logits", logit, label)
     if normalizer is not None:

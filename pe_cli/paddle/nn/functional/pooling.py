@@ -31,6 +31,7 @@ def _with_places(
     step = kernel_size if stride is None else stride
     windows, steps = ([v] * count if isinstance(v, int) else list(v) for v in (kernel_size, step))
     around = borders.sides(function, padding, x, windows, steps, 2)
+    # An image is a volume of depth 1, so that one op serves both.
     flat_images = count == 2
     deep = call("unsqueeze", x, [2]) if flat_images else x
     front = [1] if flat_images else []
@@ -68,6 +69,7 @@ def _avg(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     name: str | None,
 ) -> Any:
     """Average windows of images or volumes, or divide their sums by a given number."""
+    # A given divisor is for sums, so every mean must be over the same number of pixels, border included.
     step, whole = (kernel_size if stride is None else stride), exclusive and divisor is None
     facts = {"ceil_mode": ceil_mode, "name": name, "exclusive": whole, "data_format": data_format}
     out = _POOLS[axes](x, kernel_size, "avg", step, padding, **facts)

@@ -126,6 +126,7 @@ def _around(x: Any, axis: int, before: int, after: int) -> Any:
 
 
 def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> Any:
+    # pad2d takes images only; volumes are continued axis by axis, which gives the same corners for both modes.
     if len(x.shape) > 4:
         for axis, (before, after) in enumerate(pairs, first):
             x = _beyond(x, axis, before, after, mode)
@@ -200,6 +201,7 @@ def grid_sample(
         hint = "bilinear or nearest; zeros, border or reflection"
         raise FluidValueError(f"grid_sample: mode={mode!r}, padding_mode={padding_mode!r}", hint=hint)
     if (mode, padding_mode, align_corners) != ("bilinear", "zeros", True):
+        # A single pixel has no distance between centres to count in: `_moved` would divide by zero.
         if min(x.shape[2:]) < 2:
             raise FluidValueError(f"grid_sample needs images of at least 2 rows and columns, got {x}")
         # The op grid_sampler knows one way. The others are the same places, moved: nearest ones are rounded, places outside are clipped or

@@ -24,6 +24,7 @@ def _linear(x: Weights) -> Weights:
 
 def _cubic(x: Weights) -> Weights:
     """Keys 1981, with the slope -0.75."""
+    # OpenCV's slope, as the original resizes arrays by OpenCV; Pillow takes -0.5.
     x, a = np.abs(x), -0.75
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -32,6 +33,7 @@ def _cubic(x: Weights) -> Weights:
 
 
 def _lanczos(x: Weights) -> Weights:
+    # OpenCV's window of four pixels to either side; Pillow's has three.
     found: Weights = np.where(np.abs(x) < 4, np.sinc(x) * np.sinc(x / 4), 0.0)
     return found
 
@@ -63,6 +65,7 @@ def weights(size: int, wanted: int, interpolation: str) -> Weights:
     first = np.floor(centre).astype(np.int64)
     # Beyond the border the outermost pixel counts, as in the original.
     for k in range(1 - reach, reach + 1):
+        # Several taps beyond the border fall on the same pixel: add.at adds all of them, plain indexing would keep one.
         np.add.at(found, (rows, np.clip(first + k, 0, size - 1)), curve(centre - (first + k)))
     # Weights that were rounded have to add up to 1, or the brightness would change.
     found /= found.sum(axis=1, keepdims=True)
@@ -206,6 +209,7 @@ def brightness(picture: Picture, factor: float) -> Picture:
 def contrast(picture: Picture, factor: float) -> Picture:
     """Return a picture whose distances to its mean brightness are multiplied."""
     level = float(gray(picture).mean())
+    # Pillow rounds the mean brightness of bytes in this way, too.
     return blend(picture, math.floor(level + 0.5) if picture.dtype.kind in "iu" else level, factor)
 
 

@@ -91,6 +91,7 @@ class ColorJitter(BaseTransform):
 
     def _apply_image(self, img: Any) -> Any:
         for each, params in self.params:
+            # Drawn once for a sample in `_get_params`: this method is called for each of its parts.
             each.params = params
             img = each._apply_image(img)
         return img

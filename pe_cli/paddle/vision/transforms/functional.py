@@ -64,6 +64,7 @@ def resize(img: Any, size: Any, interpolation: str = "bilinear") -> Any:
         size = pair("resize", size)[0]
         if min(height, width) == size:
             return img
+        # Cut off and not rounded, as in the original.
         wanted = (size, int(size * width / height)) if height <= width else (int(size * height / width), size)
     else:
         wanted = pair("resize", size)
@@ -103,6 +104,7 @@ def center_crop(img: Any, output_size: Any) -> Any:
     """Cut the middle out."""
     tall, wide = pair("center_crop", output_size)
     height, width = sizes_of(img)
+    # Halves are rounded to even, as in the original.
     return crop(img, round((height - tall) / 2.0), round((width - wide) / 2.0), tall, wide)
 
 

@@ -88,6 +88,7 @@ class RandomCrop(BaseTransform):
         height, width = F.sizes_of(img)
         tall, wide = self.size
         if self.pad_if_needed and (height < tall or width < wide):
+            # Both sides get the whole difference, as in the original, so that the box has room to move.
             img = F.pad(img, (max(0, wide - width), max(0, tall - height)), self.fill, self.padding_mode)
         return img
 
