@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -131,6 +130,8 @@ class Image(ColumnType[ImageOptions]):
             # Deviations are of pictures that can be read to their end.
             if options.broken == "skip" and isinstance(found, Files):
                 found.verify(survey, context.peers)
+                if not survey.usable.any():
+                    raise context.error(0, "no training row has a picture that is whole", "set broken: error to see why", options.of)
             mean, deviation = moments(found, np.flatnonzero(survey.usable).tolist(), channels, context.peers)
             flat = [i for i, value in enumerate(deviation) if value == 0]
             if flat:
@@ -211,7 +212,9 @@ def _open(
         files = Files(context, source, _folder(options, context), recipe)
         return files, files.survey(rows, options.broken)
     stored = Stored(array, _channels_last(options, context, array), recipe)
-    return stored, Survey(np.broadcast_to(np.array(stored.size, np.int64), (len(array), 2)), Counter())
+    sizes = np.zeros((len(array), 2), np.int64)
+    sizes[slice(None) if rows is None else rows] = stored.size
+    return stored, Survey(sizes)
 
 
 def _folder(options: ImageOptions, context: Context) -> Path:

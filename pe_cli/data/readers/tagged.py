@@ -87,7 +87,7 @@ def _conll(text: str, kind: str, options: TaggedOptions, path: Path, origin: Ori
     words: list[str] = []
     tags: list[str] = []
     width = 0
-    for i, line in enumerate(text.splitlines()):
+    for i, line in enumerate(_lines(text)):
         if not line.strip():
             if words:
                 yield words, tags
@@ -148,13 +148,18 @@ def _values(text: str, path: Path, origin: Origin) -> Iterator[tuple[str, Any]]:
             return
     except (ValueError, RecursionError) as error:
         raise origin.error(f"{path} is no JSON: {error}", "export it again") from None
-    for i, line in enumerate(text.splitlines()):
+    for i, line in enumerate(_lines(text)):
         if line.strip():
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise origin.error(f"{path}, line {i + 1} is no JSON: {error}", "one object per line") from None
             yield f"{path}, line {i + 1}", value
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a file: JSON and CoNLL allow what Python takes for further ends of a line, such as U+2028, inside of one."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _span(span: object, size: int, where: str, origin: Origin) -> tuple[int, int, str]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+#: Values of a pickle, with those that it names more than once.
+MOST_VALUES = 1_000_000
 _TYPE = re.compile(r"[biuf][1248]")
 #: What arrays are made of, by the name that a pickle has for it.
 _RECONSTRUCT = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")}
@@ -73,7 +75,7 @@ def read(data: bytes) -> Any:
     stack = _Stack()
     for code, given, _ in pickletools.genops(data):
         if code.name == "STOP":
-            return _whole(stack.pop())
+            return _whole(stack.pop(), [MOST_VALUES])
         _step(stack, code.name, given)
     raise ValueError("a pickle is cut off")
 
@@ -134,7 +136,7 @@ def _paired(into: dict[Any, Any], found: list[Any]) -> dict[Any, Any]:
 
 
 def _known(name: tuple[Any, Any]) -> _Made:
-    if name not in {_ARRAY, _DTYPE, _ENCODE, _NOTHING} | _RECONSTRUCT:
+    if not all(isinstance(part, str) for part in name) or name not in {_ARRAY, _DTYPE, _ENCODE, _NOTHING} | _RECONSTRUCT:
         raise ValueError(f"it would call {name[0]}.{name[1]}")
     return _Made(name)
 
@@ -178,16 +180,23 @@ def _build(made: _Made, state: Any) -> None:
     made.array = np.frombuffer(data, type_).reshape(shape, order="F" if fortran else "C")
 
 
-def _whole(value: Any, level: int = 0) -> Any:
-    """Return a value with its arrays, which are whole now."""
-    if level > 8:
-        raise ValueError("a pickle has too many levels")
+def _whole(value: Any, left: list[int], level: int = 0) -> Any:
+    """Return a value with its arrays, which are whole now.
+
+    Args:
+        value: of the pickle.
+        left: one number, how many values may still be looked at: what a pickle names again and again is written out each time.
+        level: of lists and dicts around it.
+    """
+    left[0] -= 1
+    if level > 8 or left[0] < 0:
+        raise ValueError("a pickle has too many levels, or too many values")
     if isinstance(value, _Made):
         if value.array is None:
             raise ValueError("an array has no numbers")
         return value.array
     if isinstance(value, dict):
-        return {key: _whole(each, level + 1) for key, each in value.items()}
+        return {key: _whole(each, left, level + 1) for key, each in value.items()}
     if isinstance(value, (list, tuple)) and any(isinstance(each, (_Made, dict, list, tuple)) for each in value):
-        return [_whole(each, level + 1) for each in value]
+        return [_whole(each, left, level + 1) for each in value]
     return value

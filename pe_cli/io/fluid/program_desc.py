@@ -93,7 +93,7 @@ def _block(message: memoryview) -> BlockDesc:
     made = BlockDesc()
     for number, kind, value in wire.fields(message):
         if number == 2:
-            made.parent = wire.whole(kind, value)[-1]
+            made.parent = wire.last_whole(kind, value)
         elif number == 3:
             # Lists grow with the file's bytes, so that the limit on bytes bounds them, too.
             made.vars.append(_variable(wire.inside(kind, value)))
@@ -112,9 +112,9 @@ def _variable(message: memoryview) -> VarDesc:
         elif number == 2:
             _type(wire.inside(kind, value), made)
         elif number == 3:
-            made.persistable = bool(wire.whole(kind, value)[-1])
+            made.persistable = bool(wire.last_whole(kind, value))
         elif number == 4:
-            made.need_check_feed = bool(wire.whole(kind, value)[-1])
+            made.need_check_feed = bool(wire.last_whole(kind, value))
         else:
             raise ValueError(f"a variable has the field {number}")
     if not made.name:
@@ -125,7 +125,7 @@ def _variable(message: memoryview) -> VarDesc:
 def _type(message: memoryview, made: VarDesc) -> None:
     for number, kind, value in wire.fields(message):
         if number == 1:
-            made.kind = wire.whole(kind, value)[-1]
+            made.kind = wire.last_whole(kind, value)
         elif number == 2:  # rows of a table
             _tensor(wire.inside(kind, value), made)
         elif number in (3, 4):  # a tensor, or an array of them
@@ -133,7 +133,7 @@ def _type(message: memoryview, made: VarDesc) -> None:
                 if inner == 1:
                     _tensor(wire.inside(form, what), made)
                 elif inner == 2:
-                    made.lod_level = wire.whole(form, what)[-1]
+                    made.lod_level = wire.last_whole(form, what)
     if not 0 <= made.lod_level <= MOST_AXES:
         raise ValueError(f"a variable has {made.lod_level} levels of sequences")
 
@@ -142,7 +142,7 @@ def _tensor(message: memoryview, made: VarDesc) -> None:
     sizes: list[int] = []
     for number, kind, value in wire.fields(message):
         if number == 1:
-            element = wire.whole(kind, value)[-1]
+            element = wire.last_whole(kind, value)
             made.dtype = ELEMENTS.get(element, f"element type {element}")
         elif number == 2:
             sizes += wire.whole(kind, value)
@@ -194,7 +194,7 @@ _CASTS: dict[int, Callable[[Any], Any]] = {_BOOL: bool, _BOOLS: bool, _BLOCK: Bl
 def _attribute(message: memoryview) -> tuple[str, Any]:
     found = list(wire.fields(message))
     name = next((wire.text(kind, value) for number, kind, value in found if number == 1), "")
-    type_ = next((wire.whole(kind, value)[-1] for number, kind, value in found if number == 2), -1)
+    type_ = next((wire.last_whole(kind, value) for number, kind, value in found if number == 2), -1)
     if type_ not in _FORMS:
         raise ValueError(f"attribute {name!r:.60} has the type {type_}")
     wanted, read_one, several = _FORMS[type_]

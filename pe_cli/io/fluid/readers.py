@@ -295,7 +295,7 @@ def _round(o: Reader) -> None:
 
 @reads("swish")
 def _swish(o: Reader) -> None:
-    o.emit("swish", {"X": o.one("X")}, {"Out": o.out()}, {"beta": 1.0})
+    o.emit("swish", {"X": o.one("X")}, {"Out": o.out()}, {"beta": float(o.attr("beta", 1.0))})
 
 
 # --- layers with arguments alone ------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def _described(message: memoryview) -> tuple[np.dtype[Any], tuple[int, ...]]:
     kind, sizes = -1, []
     for number, form, value in wire.fields(message):
         if number == 1:
-            kind = (wire.whole(form, value) or [kind])[-1]  # the last one counts, and a packed field may hold none
+            kind = wire.last_whole(form, value)
         elif number == 2:
             sizes += wire.whole(form, value)
         else:

@@ -65,6 +65,18 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+def last_whole(kind: int, value: int | memoryview) -> int:
+    """Return the whole number of a field that has one: of several the last, as protobuf reads it.
+
+    Raises:
+        ValueError: it holds none, or something else.
+    """
+    found = whole(kind, value)
+    if not found:
+        raise ValueError("a field holds no whole number")
+    return found[-1]
+
+
 def whole(kind: int, value: int | memoryview) -> list[int]:
     """Return the whole numbers of a field: one, or several in one piece.
 

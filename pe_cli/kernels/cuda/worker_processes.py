@@ -38,18 +38,17 @@ def compile_ahead(kernels: Sequence[Built], capability: Capability, progress: Ca
         return
     cubin(kernels[0], capability)  # imports the compiler, once for all copies, and says what is wrong with it
     shares = [kernels[i::count] for i in range(count)]
-    children = [_forked(share, capability) for share in shares]
+    running = {_forked(share, capability) for share in shares}
     try:
-        running, left = set(children), list(kernels)
+        left = list(kernels)
         while running:
             running = {child for child in running if not os.waitpid(child, os.WNOHANG)[0]}
             left = [built for built in left if not is_kept(built, capability)]
             if progress and left:
                 progress(len(kernels) - len(left), len(kernels), left[0].kernel.name)
             time.sleep(EVERY)
-        children = []
     finally:
-        for child in children:  # this process is being stopped
+        for child in running:  # this process is being stopped; the number of one that was waited for may be another's by now
             _end(child)
 
 
