@@ -10,7 +10,7 @@ from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import Patterns
 
 #: A factor as a config writes it.
-# The x keeps a factor apart from a rate: `learning_rate: 0.1` would be read as either.
+#: The x keeps a factor apart from a rate: `learning_rate: 0.1` would be read as either.
 _FACTOR = re.compile(r"([0-9]+\.?[0-9]*(e-?[0-9]+)?)x")
 
 

@@ -210,6 +210,6 @@ def box_coder(
     """
     check_priors(prior_box.type, target_box.type, code_type, axis)
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box}
-    # An empty list stands for none: the op then multiplies by 1, or by the rows of PriorBoxVar.
+    # An empty list stands for none: variances are then the rows of PriorBoxVar, or 1.
     attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis, "variance": variance or []}
     return LayerHelper("box_coder", name).one("box_coder", inputs, attrs, "OutputBox")

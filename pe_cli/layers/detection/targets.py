@@ -148,7 +148,7 @@ def ssd_loss(
     priors = confidence.shape[1]
     overlaps = find("iou_similarity").fn(gt_box, prior_box)
     match, far = bipartite_match(overlaps, match_type, overlap_threshold)
-    # One row for each box, 1 column: target_assign takes the column of the prior where there are several, the only one here.
+    # The axis of size 1 says that a box has one label, whichever prior it is matched with.
     labels = one("reshape", {"X": gt_label}, {"shape": [-1, 1, 1]})
     # All pairs of true boxes and priors: which of them count is known only when priors are matched.
     codes = find("box_coder").fn(prior_box, prior_box_var, gt_box)
