@@ -49,12 +49,14 @@ class AdaptSection(Section):
             raise ValueError("must say which layers are adapted", 'for example targets: ["*/query", "*/value"]')
         for key, types in _OF.items():
             if getattr(self, key) is not None and self.type not in types:
+                # Second and third: what to do, and the keys below this one that the mistake is in; `pydantic_messages` takes them apart.
                 raise ValueError(f"is for type: {' or '.join(types)}", f"leave it out, {self.type} has none", (key,))
         return self
 
     @property
     def scale(self) -> float:
         """What the product of the small matrices counts, no unit."""
+        # An absent alpha stands for the rank, so that the quotient of Hu et al. 2021 is 1.
         return 1.0 if self.alpha is None else self.alpha / self.columns
 
     @property
@@ -80,6 +82,7 @@ class ByDepthSection(Section):
 
     @model_validator(mode="after")
     def _says_something(self) -> "ByDepthSection":
+        # What is written counts, not what it says: an explicit decay: 1.0 is a wish, too.
         if not self.model_fields_set & {"decay", "freeze"}:
             raise ValueError("must say what differs by depth", "add decay: 0.8 or freeze: 2")
         return self

@@ -25,6 +25,7 @@ def _shuffle(value: object) -> bool | Window:
     if isinstance(value, bool | Window):
         return value
     size = value.get("window") if isinstance(value, dict) and set(value) == {"window"} else None
+    # Truth values are whole numbers in Python, so {window: true} would pass as 1; 2^53 is where float64 no longer counts by one.
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 1 << 53:
         raise ValueError("must be true, false, or {window: N} with a whole number N of samples, at least 1", "for example {window: 10000}")
     return Window(size)
@@ -34,6 +35,7 @@ ShuffleField = Annotated[
     bool | Window,
     PlainValidator(_shuffle),
     PlainSerializer(lambda value: {"window": value.samples} if isinstance(value, Window) else value),
+    # A validator of one's own hides the type from pydantic, so the schema for editors has to be written beside it.
     WithJsonSchema(
         {
             "anyOf": [
@@ -53,6 +55,7 @@ ShuffleField = Annotated[
 class DataSection(Section):
     """Where samples come from. Keys besides these are the reader's."""
 
+    # The one open section: which further keys there are only the reader knows, and it checks them.
     model_config = ConfigDict(extra="allow")
 
     reader: Name = Field(description="kind of file: table, images, tar, text, windows, npz, npy, csv, idx, multi_slot, synthetic")

@@ -9,6 +9,7 @@ _COSTS = ("missed", "false_alarm")
 
 
 def _number(value: object, least: float, most: float) -> bool:
+    # NaN fails both comparisons, so it needs no test of its own.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
@@ -22,6 +23,7 @@ def _decide(value: object) -> Literal["f1"] | dict[str, object]:
                 raise ValueError("must be a number from 0 to 1", f"for example decide: {{{key}: 0.3}}", (key,))
             return {key: float(given)}
         if key == "cost" and isinstance(given, dict) and given.keys() == set(_COSTS):
+            # One cost may be 0, for mistakes that cost nothing; with both at 0 every threshold would be as good as any other.
             if not all(_number(given[name], 0.0, 1e12) for name in _COSTS) or not any(given.values()):
                 raise ValueError("must be two numbers, at least 0 and not both 0", _EXAMPLE, (key,))
             return {key: {name: float(given[name]) for name in _COSTS}}

@@ -16,6 +16,7 @@ class Geo(int):
 
 
 def _sync(value: object) -> Literal[True, "async", "half_async"] | Geo:
+    # true is the only truth value: what false means in the original, updates without waiting, is called async here.
     if value is True:
         return True
     if value == "async" or value == "half_async":
@@ -34,9 +35,11 @@ def _written(value: Literal[True, "async", "half_async"] | Geo) -> object:
 
 
 def _endpoint(value: object) -> str:
+    # From the right, as an IPv6 address has colons of its own.
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise ValueError("must be host:port, such as 10.0.0.2:6174")
+    # A port is written anew, so that 06174 and 6174 are one endpoint.
     return f"{host}:{int(port)}"
 
 

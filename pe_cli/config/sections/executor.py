@@ -81,10 +81,12 @@ class ExecutorSection(Section):
         default=60.0,
         description="of several processes: seconds without an answer after which another process counts as lost (exit code 6)",
     )
+    # Absent and 0 differ: 0 is a value of its own for exec_strategy, whose key this is another name for.
     num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")
     uneven_batch: Literal["weighted", "drop", "error"] = Field(
         default="weighted", description="what happens with a batch that cannot be split evenly"
     )
+    # One more would not fit the signed 64-bit numbers that seeds are kept and passed to kernels as.
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(
         default=0, description="of initial values, dropout and shuffling"
     )

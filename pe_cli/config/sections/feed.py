@@ -26,6 +26,7 @@ Fields = Annotated[
 class FeedSection(Section):
     """How a field of the data becomes a feed of the model: one_hot(field * scale + shift), reshaped."""
 
+    # `from` is a word of Python's, so the attribute has an underscore and the key has none.
     from_: Fields | None = Field(
         default=None, alias="from", description="field of the data, or several that are joined along their last axis"
     )

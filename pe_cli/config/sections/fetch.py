@@ -9,6 +9,7 @@ from pe_cli.config.period import Period, PeriodField
 from pe_cli.config.sections.section import Section
 
 #: What a file of fetched values may be called.
+#: No slash of either kind and no leading dot: on any system the file stays in its folder, and is not hidden.
 _FETCHED = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,199}\.(npz|csv|jsonl)")
 
 

@@ -10,6 +10,7 @@ from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import Patterns
 
 #: A factor as a config writes it.
+#: The x keeps a factor apart from a rate: `learning_rate: 0.1` would be read as either.
 _FACTOR = re.compile(r"([0-9]+\.?[0-9]*(e-?[0-9]+)?)x")
 
 
@@ -29,6 +30,7 @@ def _freeze(value: object) -> bool | Period:
     if isinstance(value, str):
         until = value.removeprefix("until ").strip() if value.startswith("until ") else None
     try:
+        # None is no period, so that what is neither text nor mapping ends in the same sentence as a wrong number of steps.
         return parse_period(until)
     except ValueError:
         example = "for example freeze: until 3 epochs, or freeze: {until: 500 steps}"
@@ -78,6 +80,7 @@ class GroupSection(Section):
 
     @model_validator(mode="after")
     def _says_something(self) -> "GroupSection":
+        # `match` alone would make a group that trains as all others do, which is more likely a key that was forgotten.
         if self.model_fields_set <= {"match"}:
             raise ValueError("must say what its parameters have of their own", "add freeze: true, learning_rate: 10x or weight_decay: 0")
         return self

@@ -25,6 +25,7 @@ _RAMP = "^[1-9][0-9]{0,11} +(step|epoch)s?$"
 
 
 def _is_number(value: object) -> bool:
+    # Negative weights are allowed, to make a term larger; NaN and infinities fail the comparison.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
 
 
@@ -33,6 +34,7 @@ def _term(name: str, value: object) -> Term:
         return value
     if _is_number(value):
         return Term(float(cast(float, value)))
+    # {ramp: ...} alone has weight 1, but an empty mapping says nothing and is refused.
     if not isinstance(value, dict) or not value or not value.keys() <= {"weight", "ramp"} or not _is_number(value.get("weight", 1.0)):
         example = f"for example {name}: 0.5, or {name}: {{weight: 0.5, ramp: 1000 steps}}"
         raise ValueError("must be a weight, or a mapping of weight and ramp", example, (name,))

@@ -28,6 +28,7 @@ def _note(value: object) -> str:
 
 def _observers(value: object) -> dict[str, dict[str, Any]]:
     if isinstance(value, dict) and all(options is None or isinstance(options, dict) for options in value.values()):
+        # `mlflow:` with nothing behind it is null in YAML, and means an observer with its defaults.
         return {name: options or {} for name, options in value.items()}
     raise ValueError("must be a mapping of observers with their options", "for example {mlflow: {experiment: digits}}")
 

@@ -31,6 +31,7 @@ class PhaseSection(Section):
         default=None,
         description="patterns of the parameters or layers that are trained, such as `critic/*`; all that the loss depends on when absent",
     )
+    # Required here, unlike in `train`: there the phases may bring it.
     optimizer: dict[str, Any] = Field(description="type, learning_rate and the optimizer's own arguments")
     repeat: Count = Field(default=1, description="updates in every step, each with a batch of its own")
 

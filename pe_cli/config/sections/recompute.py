@@ -16,6 +16,7 @@ def _recompute(value: object) -> Literal["blocks"] | Every | list[str]:
         count = value["every"]
         if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
             return Every(count)
+    # A name given as plain text would be one letter away from `blocks`: single layers are listed, too.
     if isinstance(value, list) and value and all(isinstance(name, str) and name for name in value):
         return value
     if isinstance(value, Every):

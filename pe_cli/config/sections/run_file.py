@@ -28,6 +28,7 @@ class RunFile(Section):
     plugins: list[Name] = Field(
         default_factory=list, description="installed packages whose readers, metrics, layers and observers may be used"
     )
+    # Required, but it may stand in a file that this one extends: files are merged before they are checked.
     model: ModelSection
     data: DataSections = Field(default_factory=DataSections)
     feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")

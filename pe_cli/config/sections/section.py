@@ -15,6 +15,7 @@ class Section(BaseModel):
         UNAVAILABLE_VALUES: key -> such values.
     """
 
+    # Unknown keys are mistakes, not options; schemas are built when a section is first checked, so importing it costs little.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, arbitrary_types_allowed=True, defer_build=True)
     UNAVAILABLE: ClassVar[tuple[str, ...]] = ()
     UNAVAILABLE_VALUES: ClassVar[dict[str, tuple[Any, ...]]] = {}

@@ -12,6 +12,7 @@ from pe_cli.config.sections.value_types import Count
 def _inside(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("must be text")
+    # Components are looked at, not the text: `a..b` is an ordinary name.
     if value.startswith(("/", "~")) or "\0" in value or ".." in value.split("/"):
         raise ValueError("must stay in the run's folder", "a relative path without '..', for example graphs/")
     return value
@@ -26,6 +27,7 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
+        # The first four belong to NCCL and to fluid's launcher; here `executor.processes` says how many processes there are.
         "num_trainers", "trainer_id", "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce", "Shard"] = Field(

@@ -13,6 +13,7 @@ from pe_cli.config.sweep_domain import Domain
 class HalvingSection(Section):
     """Which trials are stopped early: after `first`, and then `factor` times as long each time, the better ones go on."""
 
+    # Li et al. 2018, "Hyperband", suggest 3 or 4, and find that results depend little on it.
     factor: Annotated[int, Field(strict=True, ge=2, le=100)] = Field(
         default=3, description="one of so many trials goes on, and is trained so many times as long"
     )

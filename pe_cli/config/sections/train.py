@@ -31,6 +31,7 @@ class PlateauSection(Section):
 
     by: Name = Field(description="a metric, for example eval/loss")
     mode: Literal["max", "min"] = Field(description="whether more or less is better")
+    # A patience of 0 is PyTorch's for lowering at the first measurement without improvement; early stopping counts from 1.
     patience: Annotated[int, Field(strict=True, ge=0)] = Field(
         default=10, description="measurements without improvement that change nothing; the rate is lowered at the next one"
     )
@@ -92,6 +93,7 @@ class TrainSection(Section):
     optimizer: dict[str, Any] | None = Field(
         default=None, description="type, learning_rate and the optimizer's own arguments; required without phases"
     )
+    # Absent is no empty list: min_length refuses `phases: []` and does not look at the default.
     phases: list[PhaseSection] = Field(
         default_factory=list,
         min_length=1,

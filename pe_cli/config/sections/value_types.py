@@ -19,6 +19,7 @@ def _no_nul(value: str) -> str:
 
 
 def _distinct(classes: list[str | int]) -> list[str | int]:
+    # By their text: a table's file has no types, so class 1 and class "1" would be one.
     names = [str(name) for name in classes]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

@@ -14,6 +14,7 @@ from pe_cli.program.ir import Block, Variable
 
 States = Mapping[str, Variable]
 #: What stands for minus infinity, as in fluid's BeamSearchDecoder.
+#: Finite, since it is multiplied by 0 for beams that go on, and minus infinity times 0 is NaN.
 NEVER = -1e9
 
 
@@ -68,6 +69,7 @@ class BeamSearch:
         first = find("scale").fn(find("cumsum").fn(ones, 0, True), float(self.size))  # row of every sample's first beam
         token = find("reshape").fn(_filled(sample, [self.size], "int64", float(self.start)), [-1, 1])
         repeated = {name: _repeated(v, self.size) for name, v in starts.items()}
+        # Scores are of the states' element type, which logits share as a rule; states of whole numbers alone leave float32.
         kind = next((v.dtype for v in starts.values() if v.dtype in FLOATS), "float32")
         scores = self._first_scores(sample, kind)
         ended = _filled(sample, [self.size], kind, 0.0)
@@ -98,6 +100,7 @@ class BeamSearch:
         # Only now are whole sequences put together: steps kept the choices, and each beam's way back through them is followed.
         found = find("transpose").fn(find("gather_tree").fn(all_ids, all_parents), [1, 2, 0])
         top = find("reshape").fn(find("slice").fn(found, [1], [0], [1]), [-1, self.steps])
+        # The states' order is that of the calls above: totals are the last but one.
         made = [top, found, finals[-2]]
         for v in made:
             v.stop_gradient = True
@@ -129,6 +132,7 @@ class BeamSearch:
         going = find("elementwise_mul").fn(logs, find("scale").fn(done, -1.0, 1.0), 0)
         over = find("elementwise_mul").fn(find("elementwise_add").fn(find("zeros_like").fn(logs), only), done, 0)
         every = find("elementwise_add").fn(find("elementwise_add").fn(going, over), total, 0)
+        # One choice among all continuations of all beams of a sample: a beam may go on several times, or not at all.
         best, places = find("topk").fn(find("reshape").fn(every, [-1, self.size * width]), self.size)
         per = find("fill_constant").fn([1], "int64", float(width))
         return best, find("elementwise_mod").fn(places, per), find("elementwise_floordiv").fn(places, per)

@@ -47,7 +47,9 @@ class Scan:
 
     def state(self, init: Variable) -> Variable:
         """Return a variable that is handed on from step to step; it begins as another one from outside."""
+        # A float state lets gradients through even if it begins as a constant: what a step makes of it may depend on parameters.
         made = self.outline.give(init.name, init.type, stop_gradient=init.dtype not in FLOATS)
+        # A state that is never updated hands itself on.
         self._states[made.name] = init.name, made.name
         return made
 
@@ -245,6 +247,7 @@ def append_while(
     outs = {"Final": [*finals, *kept], "Count": [count], **({"Out": rows} if rows else {})}
     given = {slot: names for slot, names in ins.items() if names}
     block.append_op("while", given, outs, {"condition": condition, "body": body, "bound": bound, "varying": varying})
+    # Results begin with the states; what is kept follows them and needs no flag, as it is a variable from outside.
     inner = [*body.results[: len(finals)], *body.results[len(finals) + len(kept) :]]
     for name, of in zip([*finals, *rows], inner, strict=True):
         block.vars[name].stop_gradient = body.block.vars[of].stop_gradient
@@ -275,6 +278,7 @@ def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variab
     given = {"Condition": condition.name, **({"Captured": args} if args else {})}
     block.append_op("cond", given, {"Out": [*outs, *kept]}, {"yes": regions[0], "no": regions[1]})
     for i, name in enumerate(outs):
+        # One branch that learns is enough: the other one gives a gradient of nothing.
         block.vars[name].stop_gradient = all(r.block.vars[r.results[i]].stop_gradient for r in regions)
     return [block.var(n) for n in outs]
 

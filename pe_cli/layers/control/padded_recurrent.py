@@ -74,6 +74,7 @@ def _stacked(
         raise helper.error(f"{kind}: hidden_size is {hidden_size} and num_layers {num_layers}, both must be at least 1")
     if len(input.shape) != 3 or input.shape[2] < 1:
         raise helper.error(f"{kind}: input is {input}", hint="give it the shape [batch, time, width]")
+    # Scan goes through the first axis, so time comes first inside whatever the layout outside.
     x = input if time_major else helper.one("transpose", {"X": input}, {"axis": [1, 0, 2]})
     count, ends = num_layers * len(ways), list[Variable]()
     starts, counts = rows_of(helper, init_h, count), _counts(helper, x, lengths)
@@ -94,6 +95,7 @@ def _stacked(
             out, last = _Way(helper, cell(made["WeightHh"], made.get("BiasHh")), back).over(projected, start, counts)
             outs.append(out)
             ends.append(last)
+        # A layer sees both directions of the one below, so its input is as wide as their states side by side.
         x = outs[0] if len(outs) == 1 else helper.one("concat", {"X": outs}, {"axis": 2})
     out = x if time_major else helper.one("transpose", {"X": x}, {"axis": [1, 0, 2]})
     return out, helper.one("stack", {"X": ends}, output="Y")

@@ -9,6 +9,7 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.ops.detection.box_coder import check_priors
 from pe_cli.program.ir import Variable
 
+#: SSD's variances: differences are divided by them, so that centres and sides are learned at a similar scale.
 TENTHS = (0.1, 0.1, 0.2, 0.2)
 
 
@@ -127,6 +128,7 @@ def density_prior_box(
         "offset": float(offset),
         **_steps(helper, steps),
     }
+    # `clip` is not handed on: the op always cuts to the image, as the original's does whatever the argument says.
     boxes, variances = _both(helper, "Boxes", {"Input": input, "Image": image}, attrs)
     if not flatten_to_2d:
         return boxes, variances
@@ -208,5 +210,6 @@ def box_coder(
     """
     check_priors(prior_box.type, target_box.type, code_type, axis)
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box}
+    # An empty list stands for none: variances are then the rows of PriorBoxVar, or 1.
     attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis, "variance": variance or []}
     return LayerHelper("box_coder", name).one("box_coder", inputs, attrs, "OutputBox")

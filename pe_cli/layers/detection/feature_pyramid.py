@@ -58,9 +58,11 @@ def distribute_fpn_proposals(
     helper = LayerHelper("distribute_fpn_proposals", name)
     if min_level > max_level:
         raise helper.error(f"distribute_fpn_proposals: min_level {min_level} is above max_level {max_level}", hint="swap them")
+    # A level has room for all boxes, as all may be of one size: shapes follow from those of the inputs, never from values.
     names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(max_level - min_level + 1)]
     attrs = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level, "refer_scale": refer_scale}
     (restore,) = helper.op("padded_fpn_levels", {"FpnRois": fpn_rois}, attrs, ("RestoreIndex",), {"MultiFpnRois": names})
+    # Which level a box goes to is a step function of it, so no gradient can flow back.
     found = [*(helper.block.var(n) for n in names), restore]
     for v in found:
         v.stop_gradient = True
@@ -104,6 +106,7 @@ def collect_fpn_proposals(
     if levels < 1 or any(n != levels for n in given.values()):
         listed = ", ".join(f"{n} {what}" for what, n in given.items())
         raise helper.error(f"collect_fpn_proposals: {listed} for levels {min_level} to {max_level}", hint="one of each for a level")
+    # The levels lie in one tensor, and the op cuts it by these: counts say how many rows of each cut are boxes, not where it begins.
     attrs = {"sections": _sizes(helper, multi_rois, "boxes"), "post_nms_topN": post_nms_top_n}
     inputs = {"Rois": _joined(multi_rois, 1), "Scores": _joined(multi_scores, 1), "Counts": _joined(counts, 1) if counts else None}
     boxes, count = helper.op("padded_fpn_best", inputs, attrs, ("FpnRois", "Count"))
@@ -155,6 +158,7 @@ def retinanet_detection_output(
         "score_threshold": float(score_threshold), "nms_top_k": nms_top_k, "keep_top_k": keep_top_k, "nms_eta": float(nms_eta),
         "nms_threshold": float(nms_threshold), "sections": _sizes(helper, bboxes, "bboxes"),
     }  # fmt: skip
+    # Anchors are the same for all images and have no axis for them: they are joined along axis 0, predictions along axis 1.
     flat = [find("reshape").fn(a, [-1, 4]) for a in anchors]
     inputs = {"BBoxes": _joined(bboxes, 1), "Scores": _joined(scores, 1), "Anchors": _joined(flat, 0), "ImInfo": im_info}
     found, count = helper.op("padded_retinanet_output", inputs, attrs, ("Out", "Count"))

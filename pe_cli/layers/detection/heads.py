@@ -77,6 +77,7 @@ def multi_box_head(
         min_sizes, max_sizes = _sizes(base_size, min_ratio, max_ratio, maps)
     if min_sizes is None:
         raise helper.error("multi_box_head has max_sizes, but no min_sizes", hint="sides of each map's boxes, in pixels")
+    # `steps` stands for both directions and wins over step_w and step_h.
     step_w, step_h = (steps, steps) if steps is not None else (step_w, step_h)
     named = {"aspect_ratios": aspect_ratios, "min_sizes": min_sizes, "max_sizes": max_sizes, "step_w": step_w, "step_h": step_h}
     for key, given in named.items():
@@ -90,6 +91,7 @@ def multi_box_head(
         boxes, variances = find("prior_box").fn(x, image, min_sizes[i], most, *shape)
         for part, width, what in zip(parts[:2], (4, num_classes), ("loc", "conf"), strict=True):
             own = f"{name}.{what}{i}" if name else None
+            # As many filters as prior_box has made boxes: their number is not counted a second time here.
             made = find("conv2d").fn(x, boxes.shape[2] * width, kernel_size, stride, pad, name=own)
             # Channels last, so that the numbers of one box lie side by side, then a row for each box of an image.
             part.append(find("reshape").fn(find("transpose").fn(made, [0, 2, 3, 1]), [0, -1, width]))
@@ -155,6 +157,7 @@ def multiclass_nms(
 
 
 def _thinned(helper: LayerHelper, boxes: Variable, scores: Variable, attrs: dict[str, float]) -> tuple[Variable, Variable]:
+    # Suppression picks among boxes, and a choice has no gradient: the original's output stops it, too.
     found, _, count = helper.op("padded_nms", {"BBoxes": boxes, "Scores": scores}, attrs, ("Out", "Index", "Count"))
     for v in (found, count):
         v.stop_gradient = True
@@ -199,6 +202,7 @@ def detection_output(
         fluid.layers.detection_output, which gives rows with sequences instead.
     """
     boxes = find("box_coder").fn(prior_box, prior_box_var, loc, "decode_center_size")
+    # Suppression goes class by class: the scores of one class have to lie side by side.
     shares = find("transpose").fn(find("softmax").fn(scores), [0, 2, 1])
     return _thinned(LayerHelper("detection_output"), boxes, shares, {
         "score_threshold": float(score_threshold), "nms_top_k": nms_top_k, "keep_top_k": keep_top_k,

@@ -61,6 +61,7 @@ def matrix_nms(
     found, index, count = LayerHelper("matrix_nms", name).op("padded_matrix_nms", inputs, attrs, ("Out", "Index", "Count"))
     for v in (found, index, count):
         v.stop_gradient = True
+    # The places come last, so that the first two outputs are the same with and without them.
     return (found, count, index) if return_index else (found, count)
 
 

@@ -56,6 +56,7 @@ def generate_proposals(
     }  # fmt: skip
     inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info, "Anchors": anchors, "Variances": variances}
     found = LayerHelper("generate_proposals", name).op("padded_proposals", inputs, attrs, ("RpnRois", "RpnRoiProbs", "Count"))
+    # The second stage learns from these boxes as if they were given: Ren et al. call that approximate joint training.
     for v in found:
         v.stop_gradient = True
     boxes, probs, count = found

@@ -109,11 +109,13 @@ def deformable_roi_pooling(
         "group_size": pair("deformable_roi_pooling", "group_size", group_size, 1),
         "pooled_height": pooled_height,
         "pooled_width": pooled_width,
+        # Moves come for every cell of the output unless said otherwise: a coarser part_size lets several cells share one move.
         "part_size": pair("deformable_roi_pooling", "part_size", part_size or [pooled_height, pooled_width], 1),
         "sample_per_part": sample_per_part,
         "trans_std": float(trans_std),
     }
     slots = {"Input": input, "Trans": trans, **owned(helper, rois, batch_roi_nums, rois_lod)}
+    # TopCount is how many points each mean is of; only the gradient needs it.
     return helper.op("deformable_psroi_pooling", slots, attrs, ("Output", "TopCount"))[0]
 
 

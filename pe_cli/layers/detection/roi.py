@@ -31,8 +31,10 @@ def _pooled(kind: str, name: str | None, input: Variable, owners: tuple[Variable
     rois, counts, offsets = (*owners, None)[:3]
     assert rois is not None
     slots = {"X": input, **owned(helper, rois, counts, offsets)}
+    # prroi_pool has no slot for offsets, which the others have.
     if len(owners) == 2:
         del slots["RoisLod"]
+    # The gradient of a maximum goes to one pixel, and Argmax remembers which; an average spreads it evenly and needs no memory.
     return helper.op(kind, slots, attrs, ("Out", "Argmax") if kind == "roi_pool" else ("Out",))[0]
 
 

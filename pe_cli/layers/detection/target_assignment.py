@@ -86,6 +86,7 @@ def rpn_target_assign(
         "rpn_negative_overlap": float(rpn_negative_overlap), "use_random": use_random,
     }  # fmt: skip
     inputs = {"ImInfo": im_info, "Anchor": rows_of(anchor_box, 4), "GtBoxes": gt_boxes, "IsCrowd": as_int32(helper, is_crowd)}
+    # The op gives places, and gather takes the predictions at them: so gradients flow to the predictions and none to the choice.
     where, which, label, target, weight = constants(
         helper.op("padded_rpn_targets", inputs, attrs, ("LocationIndex", "ScoreIndex", *_OUTS))
     )
@@ -152,6 +153,7 @@ def retinanet_target_assign(
         "IsCrowd": as_int32(helper, is_crowd),
     }  # fmt: skip
     found = constants(helper.op("padded_retinanet_targets", inputs, attrs, (*_OUTS, "ForegroundNumber")))
+    # Every anchor keeps its row, so predictions need no choice: reshaping lays them out in the order of the labels.
     return [rows_of(cls_logits, num_classes), rows_of(bbox_pred, 4), *found]
 
 
@@ -211,6 +213,7 @@ def generate_proposal_labels(
         "Fast R-CNN", section 2.3.
     """
     helper = LayerHelper("generate_proposal_labels")
+    # The default of the signature is the original's, but a number of classes cannot be guessed and sizes the moves.
     if class_nums is None:
         raise helper.error("generate_proposal_labels needs class_nums", hint="the number of classes, the background included")
     attrs = {

@@ -69,6 +69,7 @@ def target_assign(
         fluid.layers.target_assign.
     """
     helper = LayerHelper("target_assign", name)
+    # The op's attribute is a whole number: converting alone would drop a fraction without a word.
     if mismatch_value is not None and mismatch_value != int(mismatch_value):
         raise helper.error(f"target_assign: mismatch_value is {mismatch_value}", hint="a whole number")
     return _assign(helper, input, matched_indices, mismatch_value or 0, NegIndices=negative_indices)
@@ -147,11 +148,14 @@ def ssd_loss(
     priors = confidence.shape[1]
     overlaps = find("iou_similarity").fn(gt_box, prior_box)
     match, far = bipartite_match(overlaps, match_type, overlap_threshold)
+    # The axis of size 1 says that a box has one label, whichever prior it is matched with.
     labels = one("reshape", {"X": gt_label}, {"shape": [-1, 1, 1]})
+    # All pairs of true boxes and priors: which of them count is known only when priors are matched.
     codes = find("box_coder").fn(prior_box, prior_box_var, gt_box)
     _constant(overlaps, labels, codes)
     logits = _flat(confidence)
 
+    # Classes are measured twice: before mining, to find the worst negatives, and after it, weighed by which were chosen.
     def class_loss(target: Variable) -> Variable:
         wanted = _flat(one("cast", {"X": target}, {"out_dtype": "int64"}))
         wanted.stop_gradient = True

@@ -156,6 +156,7 @@ def binary_focal_loss(
         loss = helper.one("elementwise_mul", {"X": loss, "Y": weight})
     if alpha is None:
         return loss
+    # alpha where the label is 1 and 1 - alpha where it is 0, without a branch.
     factor = helper.one("scale", {"X": label}, {"scale": 2 * alpha - 1, "bias": 1 - alpha})
     return helper.one("elementwise_mul", {"X": loss, "Y": factor})
 
@@ -199,10 +200,12 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
     if target.dtype != x.dtype:
         target = helper.one("cast", {"X": target}, {"out_dtype": x.dtype})
     entropy = helper.one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": target})
+    # 1 - p_t is the distance of the probability from its target, of either class.
     away = helper.one("abs", {"X": helper.one("elementwise_sub", {"X": target, "Y": helper.one("sigmoid", {"X": x})})})
     weight = helper.one("scale", {"X": target}, {"scale": 2 * alpha - 1, "bias": 1 - alpha})
     weight = helper.one("elementwise_mul", {"X": weight, "Y": helper.one("cast", {"X": counts}, {"out_dtype": x.dtype})})
     loss = helper.one("elementwise_mul", {"X": entropy, "Y": helper.one("pow", {"X": away}, {"factor": gamma})})
+    # A batch without objects divides by 1: its background still counts.
     one = helper.one("fill_constant", {}, {"shape": [1], "dtype": x.dtype, "value": 1.0})
     count = helper.one("elementwise_max", {"X": helper.one("cast", {"X": fg_num}, {"out_dtype": x.dtype}), "Y": one})
     return helper.one("elementwise_div", {"X": helper.one("elementwise_mul", {"X": loss, "Y": weight}), "Y": count})
@@ -234,6 +237,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5) -> Variab
     right = helper.one("one_hot", {"X": label}, {"depth": input.shape[-1]})
     if right.dtype != input.dtype:
         right = helper.one("cast", {"X": right}, {"out_dtype": input.dtype})
+    # All axes of a sample together, its classes among them: one quotient for a sample and not one for each class, as in the original.
     axes = {"dim": list(range(1, len(input.shape)))}
     both = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": input, "Y": right})}, axes)
     sizes = [helper.one("reduce_sum", {"X": v}, axes) for v in (input, right)]

@@ -28,6 +28,7 @@ def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, 
         fluid.layers.sampling_id.
     """
     helper = LayerHelper("sampling_id")
+    # Checked although it changes nothing: a mistyped argument of fluid's should not pass in silence.
     if dtype not in ("float32", "float64", "int64"):
         raise helper.error(f"sampling_id: dtype is {dtype}", hint="float32 or float64")
     return helper.one("sampling_id", {"X": x}, {"min": min, "max": max, "seed": seed})

@@ -96,6 +96,7 @@ def auc(
     if topk != 1:
         raise helper.error(f"auc: topk is {topk}", hint="1")
     bins = num_thresholds + 1
+    # Bins for each of the last steps and for their sum, then a counter that says whose turn it is to be overwritten.
     size = (1 + slide_steps) * bins + 1
     areas, kept = [], []
     # The same counts twice: those of the last steps, which forget, and those of all batches.
@@ -115,6 +116,7 @@ def kept_counts(helper: LayerHelper, name: str, shape: list[int]) -> Variable:
     """Return int64 counts that live between steps and are 0 at first."""
     from pe_cli.core.types import TensorType
 
+    # Counts are no parameters, so that neither optimizer nor averages see them; they are persistable, so that checkpoints do.
     made = helper.block.create_var(name, TensorType(tuple(shape), "int64"), persistable=True, stop_gradient=True)
     Constant(0.0)(made, helper.startup.main_block)
     return made

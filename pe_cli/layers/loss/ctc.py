@@ -44,6 +44,7 @@ def warpctc(
         "LogitsLength": _as_int64(helper, input_length),
         "LabelLength": _as_int64(helper, label_length),
     }
+    # WarpCTCGrad is made along with the loss, since both come from the same pass over all alignments.
     return helper.op("warpctc", inputs, {"blank": blank, "norm_by_times": norm_by_times}, ("Loss", "WarpCTCGrad"))[0]
 
 
@@ -70,6 +71,7 @@ def ctc_greedy_decoder(
         fluid.layers.ctc_greedy_decoder.
     """
     helper = LayerHelper("ctc_greedy_decoder", name)
+    # Blanks and repetitions go in the next op: a best path is not the most probable labelling, which would need a search over prefixes.
     _, best = helper.op("top_k", {"X": input}, {"k": 1}, ("Out", "Indices"))
     if input_length is None:
         hint = "give input_length, and [sequences, time, classes]"

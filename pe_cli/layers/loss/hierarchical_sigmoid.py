@@ -49,6 +49,7 @@ def hsigmoid(
     helper = LayerHelper("hierarchical_sigmoid", name)
     if is_custom != (path_table is not None) or is_custom != (path_code is not None):
         raise helper.error("hsigmoid: path_table and path_code go with is_custom, and only with it")
+    # A complete binary tree of n leaves has n - 1 inner nodes, one question each.
     nodes = num_classes if is_custom else num_classes - 1
     if nodes < 1:
         raise helper.error(f"hsigmoid: num_classes must be at least {2 - is_custom}, got {num_classes}")

@@ -75,6 +75,7 @@ def smooth_l1(
         fluid.layers.smooth_l1; Girshick 2015, eq. 3.
     """
     inputs = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
+    # Diff is v (x - y), from which the gradient tells the square from the line.
     _, out = LayerHelper("smooth_l1").op("smooth_l1_loss", inputs, {"sigma": sigma}, ("Diff", "Out"))
     return out
 

@@ -36,6 +36,7 @@ def accuracy(
     """
     helper = LayerHelper("accuracy")
     values, indices = helper.op("top_k", {"X": input}, {"k": k}, ("Out", "Indices"))
+    # Given counts are written anew by every step, not added to: they are of the same batch as the accuracy.
     existing = {slot: v for slot, v in (("Correct", correct), ("Total", total)) if v is not None}
     slots = ["Accuracy", *(s for s in ("Correct", "Total") if s not in existing)]
     return helper.op("accuracy", {"Out": values, "Indices": indices, "Label": label}, {}, slots, existing)[0]

@@ -200,6 +200,7 @@ def _row_sum(helper: LayerHelper, x: Variable) -> Variable:
 
 def _distance(helper: LayerHelper, a: Variable, b: Variable, epsilon: float) -> Variable:
     """Return |a - b + epsilon| of every row, [batch, 1]."""
+    # Added as in PyTorch's pairwise_distance, to the difference: the root has a derivative at equal vectors, and distances move a little.
     difference = helper.one("scale", {"X": helper.one("elementwise_sub", {"X": a, "Y": b})}, {"bias": epsilon})
     return helper.one("sqrt", {"X": _row_sum(helper, helper.one("square", {"X": difference}))})
 

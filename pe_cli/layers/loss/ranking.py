@@ -129,6 +129,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     target = _same_label(helper, labels, anchor.dtype)
     lengths = [helper.one("reduce_sum", {"X": helper.one("square", {"X": v})}, {"dim": [1]}) for v in (anchor, positive)]
     first, second = (helper.one("mean", {"X": v}) for v in lengths)
+    # The quarter is the original's constant Beta, which l2_reg comes on top of.
     penalty = helper.one("scale", {"X": helper.one("elementwise_add", {"X": first, "Y": second})}, {"scale": 0.25 * l2_reg})
     scores = helper.one("matmul", {"X": anchor, "Y": positive}, {"transpose_Y": True})
     entropy = _entropy(helper, scores, target)

@@ -35,6 +35,7 @@ def quantile_loss(input: Variable, label: Variable, quantile: float = 0.5, name:
         raise helper.error(f"quantile_loss: quantile must be > 0 and < 1, got {quantile:g}")
     helper.check_same(input, label)
     d = helper.one("elementwise_sub", {"X": label, "Y": input})
+    # Both lines cross at 0, and the upper one is the loss on either side: no comparison with 0 is needed.
     parts = [helper.one("scale", {"X": d}, {"scale": s}) for s in (quantile, quantile - 1)]
     return helper.one("elementwise_max", {"X": parts[0], "Y": parts[1]})
 
@@ -84,6 +85,7 @@ def _stirling(helper: LayerHelper, label: Variable) -> Variable:
     """Return label ln(label) - label + ln(2 pi label) / 2 where label is above 1, else 0."""
     one = helper.one("fill_constant", {}, {"shape": [1], "dtype": label.dtype, "value": 1.0})
     above = helper.one("cast", {"X": helper.one("greater_than", {"X": label, "Y": one})}, {"out_dtype": label.dtype})
+    # Counts of 0 are taken as 1 below the logarithm: their term is masked afterwards, but 0 times minus infinity would be NaN.
     log = helper.one("log", {"X": helper.one("elementwise_max", {"X": label, "Y": one})})
     product = helper.one("elementwise_sub", {"X": helper.one("elementwise_mul", {"X": label, "Y": log}), "Y": label})
     half = helper.one("scale", {"X": log}, {"scale": 0.5, "bias": 0.5 * math.log(2 * math.pi)})

@@ -177,4 +177,5 @@ def follow_centers(
     centers.stop_gradient = True
     inputs = {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": rate}
     attrs = {"cluster_num": classes, "need_update": update}
+    # The op moves the centers where they are, so the parameter is input and output at once.
     return helper.op("center_loss", inputs, attrs, ("Loss", "SampleCenterDiff"), {"CentersOut": centers})[0]

@@ -31,6 +31,7 @@ def linear_chain_crf(
     """
     helper = LayerHelper("linear_chain_crf")
     tags = input.shape[-1]
+    # Row 0 is how well a tag begins a sequence, row 1 how well it ends one, and row 2 + t how well it follows tag t.
     transition = helper.parameter(param_attr, (tags + 2, tags), input.dtype)
     inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
     return helper.op("linear_chain_crf", inputs, None, ("LogLikelihood", "Alpha"))[0]

@@ -64,6 +64,7 @@ def tdm_child(
         return helper.one("slice", {"Input": tree}, {"axes": [1], "starts": [begin], "ends": [end]})
 
     def there(v: Variable) -> Variable:
+        # Any number other than 0 becomes 1: a cast to bool and back.
         return _as(helper, _as(helper, v, "bool"), dtype)
 
     below = helper.one("gather", {"X": columns(3, 3 + child_nums), "Index": node})
@@ -147,6 +148,7 @@ def tdm_sampler(
 
 def _by_layer(helper: LayerHelper, x: Variable, drawn: list[int], output_positive: bool) -> list[Variable]:
     """Return the places of each layer, [batch, places, 1]; none for a layer that has none."""
+    # Drawn nodes of a layer come behind its positive, if that is wanted: offsets of layers count both.
     ends = [0, *accumulate(n + output_positive for n in drawn)]
     out = []
     for begin, end in pairwise(ends):

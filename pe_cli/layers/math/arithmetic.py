@@ -67,6 +67,7 @@ def pow(x: Variable, factor: Number = 1.0, name: str | None = None) -> Variable:
         fluid.layers.pow.
     """
     helper = LayerHelper("pow", name)
+    # Gradients of the exponent exist only where it is a variable; a number is known to the op, which then needs no logarithm.
     if not isinstance(factor, Variable):
         return helper.one("pow", {"X": x}, {"factor": factor})
     return helper.one("elementwise_pow", {"X": x, "Y": _factor(helper, "factor", factor, x)})

@@ -78,6 +78,7 @@ def _make(op: str, doc: str, what: str) -> Callable[..., Variable]:
     def made(x: Variable, y: Variable, name: str | None = None) -> Variable:
         return LayerHelper(op, name).one(op, {"X": x, "Y": y})
 
+    # The catalogue reads name, signature and docstring of a layer, so that a function made of a table needs all three.
     made.__name__ = made.__qualname__ = op
     made.__doc__ = doc.format(what=what, name=op)
     return made

@@ -29,6 +29,7 @@ def isnan(x: Variable, name: str | None = None) -> Variable:
     Source:
         paddle.isnan.
     """
+    # NaN alone differs from itself; whole numbers never do.
     return LayerHelper("isnan", name).one("not_equal", {"X": x, "Y": x})
 
 

@@ -48,5 +48,6 @@ def fused_elemwise_activation(
     def binary(name: str, a: Variable, b: Variable) -> Variable:
         return helper.one(name, {"X": a, "Y": b}, {"axis": axis})
 
+    # The outer function is named first, as in f(g(x)).
     first, second = names
     return unary(first, binary(second, x, y)) if first in _UNARY else binary(first, x, unary(second, y))

@@ -96,6 +96,7 @@ def _make_reduction(kind: str, verb: str) -> Callable[..., Variable]:
         keep_dim: bool = False,
         name: str | None = None,
     ) -> Variable:
+        # reduce_all decides where no axis is given; [0] is what the original writes beside it.
         axes = [0] if dim is None else as_list(dim)
         attrs = {"dim": axes, "keep_dim": keep_dim, "reduce_all": dim is None}
         return LayerHelper(op_name, name).one(op_name, {"X": input}, attrs)

@@ -84,6 +84,7 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     helper.check_same(x, y)
     if len(x.shape) not in (1, 2):
         raise helper.error(f"dot: x should be [size] or [batch, size], got {x}", hint="reshape it")
+    # As a sum of products and not by matmul, which is for floating-point numbers: whole numbers have a dot product, too.
     return helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": x, "Y": y})}, {"dim": [-1], "keep_dim": True})
 
 
@@ -139,6 +140,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
         paddle.kron.
     """
     helper = LayerHelper("kron", name)
+    # The last reshape can work out one size, so only the first of x may be unknown.
     if -1 in (*x.shape[1:], *y.shape):
         raise helper.error(f"kron needs known sizes of x and y, got {x} and {y}", hint="reshape one of them")
     most = max(len(x.shape), len(y.shape))

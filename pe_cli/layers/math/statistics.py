@@ -39,6 +39,7 @@ def logsumexp(x: Variable, axis: int | list[int] | None = None, keepdim: bool = 
     """
     helper = LayerHelper("logsumexp", name)
     kept, reduce = _reducer(helper, axis, True), _reducer(helper, axis, keepdim)
+    # The largest is subtracted before exp and added after ln: exp of 89 overflows float32 already, and all terms are at most 1 this way.
     powers = helper.one("exp", {"X": helper.one("elementwise_sub", {"X": x, "Y": kept("max", x)})})
     total = helper.one("log", {"X": reduce("sum", powers)})
     return helper.one("elementwise_add", {"X": total, "Y": reduce("max", x)})
@@ -100,6 +101,7 @@ def std(
 
 
 def _variance(helper: LayerHelper, x: Variable, axis: int | list[int] | None, unbiased: bool, keepdim: bool) -> Variable:
+    # In two passes: mean(x^2) - mean(x)^2 would cancel where the mean is far from 0, and may be below 0.
     centred = helper.one("elementwise_sub", {"X": x, "Y": _reducer(helper, axis, True)("mean", x)})
     found = _reducer(helper, axis, keepdim)("mean", helper.one("square", {"X": centred}))
     if not unbiased:
@@ -154,6 +156,7 @@ def norm(
         return reduce("sum", helper.one("sign", {"X": sizes}))
     if p == 1:
         return reduce("sum", sizes)
+    # Roots of other exponents have no such guard: their gradient at a length of 0 is NaN.
     total = reduce("sum", helper.one("pow", {"X": sizes}, {"factor": p}))
     return helper.one("pow", {"X": total}, {"factor": 1.0 / p})
 
@@ -215,5 +218,6 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
     ordered = helper.op("argsort", {"X": values}, {"axis": at}, ("Out", "Indices"))[0]
     # The middle one of an odd number, the two middle ones of an even number.
     middle = helper.one("slice", {"Input": ordered}, {"axes": [at], "starts": [(n - 1) // 2], "ends": [n // 2 + 1]})
+    # One or two numbers, so that one slice serves odd and even sizes; PyTorch takes the lower of two, NumPy and Paddle their mean.
     found = helper.one("reduce_mean", {"X": middle}, {"dim": [at], "keep_dim": keepdim and not flat, "reduce_all": flat})
     return helper.one("reshape", {"X": found}, {"shape": [1] * rank}) if flat and keepdim else found

@@ -33,6 +33,7 @@ def allclose(input: Variable, other: Variable, rtol: float = 1e-05, atol: float 
         fluid.layers.allclose.
     """
     one = LayerHelper("allclose").one
+    # Not symmetric, as in NumPy: the room is a part of `other` alone.
     far = one("abs", {"X": one("elementwise_sub", {"X": input, "Y": other})})
     # Infinity has room for every number: it counts as near by the comparison for equality below alone.
     room = one("scale", {"X": one("abs", {"X": other})}, {"scale": float(rtol), "bias": float(atol)})
@@ -95,6 +96,7 @@ def is_empty(x: Variable) -> Variable:
         fluid.layers.is_empty.
     """
     one = LayerHelper("is_empty").one
+    # As float64, where a product of many sizes may be rounded but never becomes 0, as one of int64 might by overflow.
     sizes = one("cast", {"X": find("shape").fn(x)}, {"out_dtype": "float64"})
     none = one("fill_constant", {}, {"shape": [1], "dtype": "float64", "value": 0.0})
     return one("equal", {"X": find("reduce_prod").fn(sizes), "Y": none})
@@ -147,6 +149,7 @@ def clamp(input: Variable, min: float | None = None, max: float | None = None, n
         raise helper.error("clamp needs min, max or both")
     if input.dtype not in _LARGEST:
         raise helper.error(f"clamp needs float32 or float64, got {input}", hint="cast it")
+    # The side without a bound cuts infinities to the largest finite number, unlike PyTorch's clamp.
     limit = _LARGEST[input.dtype]
     low, high = (-limit if min is None else float(min)), (limit if max is None else float(max))
     if low > high:

@@ -51,12 +51,14 @@ def attention(
     """
     helper = LayerHelper("attention", name)
     if num_key_heads not in (0, num_heads):
+        # The op wants as many heads of keys as of queries; the gradient of `expand` adds up what the copies of a shared head get.
         keys, values = (_shared_heads(helper, x, num_heads, num_key_heads) for x in (keys, values))
     # The fused op keeps no scores, so it has no gradient for a mask that is learned.
     if mask is not None and not mask.stop_gradient:
         return _with_learned_mask(helper, queries, keys, values, mask, num_heads, causal, scale)
     given = {"Q": queries, "K": keys, "V": values, "Mask": mask}
     attrs = {"num_heads": num_heads, "causal": causal, "scale": scale}
+    # Level has the logarithms of the softmax's denominators: with them backward makes the scores again instead of keeping them.
     return helper.op("attention", given, attrs, ("Out", "Level"))[0]
 
 
@@ -105,6 +107,7 @@ def _with_learned_mask(
             text = f"attention: causal with a mask that is learned needs sequences of known length, got {parts[0]} and {parts[1]}"
             raise helper.error(text, hint="declare the feeds with their sizes, or write the order of time into the mask")
         # The fused op hides later keys by its loop; here a constant is added, as the products know no order.
+        # -1e9 and not minus infinity, of which a row that is hidden as a whole would have a softmax of NaN.
         later = np.triu(np.full((parts[0].shape[1], parts[1].shape[1]), -1e9), 1)
         facts = {"shape": [*later.shape], "dtype": scores.dtype, "values": later.ravel().tolist()}
         scores = helper.one("elementwise_add", {"X": scores, "Y": helper.one("assign_value", {}, facts)}, {"axis": -1})
@@ -162,6 +165,7 @@ def multi_head_attention(
             f"multi_head_attention: {num_heads} heads on {input}",
             hint="give it [batch, time, width] with a multiple of num_heads as width",
         )
+    # One wide product is faster than three narrow ones, and the op reads the three parts where they lie.
     qkv = fc([input], 3 * width, 2, qkv_param_attr, qkv_bias_attr, name=f"{helper.name}.qkv")
     mixed = attention(qkv, mask=mask, num_heads=num_heads, causal=causal)
     out: Variable = fc([mixed], width, 2, out_param_attr, out_bias_attr, name=f"{helper.name}.out")

@@ -85,6 +85,7 @@ def fsp_matrix(x: Variable, y: Variable) -> Variable:
         raise helper.error(f"fsp_matrix needs images of one size, got {x} and {y}", hint="resize one of them")
     pixels = first[0] * first[1]
     a, b = (helper.one("reshape", {"X": v}, {"shape": [0, v.shape[1], pixels]}) for v in (x, y))
+    # alpha divides within the product, so that no second op goes over the matrices.
     return helper.one("matmul", {"X": a, "Y": b}, {"transpose_Y": True, "alpha": 1.0 / pixels})
 
 
@@ -124,6 +125,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
 
 def positions(steps: int, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Return [steps, width]: sines in the first half of the width, cosines in the second."""
+    # Sines and cosines side by side, as in the original, not in turn as in the paper: weights behind them know this order.
     angles = np.arange(steps)[:, None] / rates_of(width)
     return np.concatenate([np.sin(angles), np.cos(angles)], 1)
 

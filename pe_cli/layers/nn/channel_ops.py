@@ -73,6 +73,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
     c, h, w = known_images(helper, x)
     if group < 1 or c % group:
         raise helper.error(f"shuffle_channel: {group} groups of {c} channels", hint="give a divisor of the channels")
+    # A transpose of the table [groups, channels of a group]: cut into groups again, each has channels of all.
     return _moved(helper, x, [group, c // group, h, w], [2, 1, 3, 4], [c, h, w])
 
 
@@ -106,6 +107,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     c, h, w = known_images(helper, x)
     if r < 1 or c % (r * r):
         raise helper.error(f"pixel_shuffle: upscale_factor is {r}, whose square does not divide {c} channels")
+    # The channel is the slowest of the three axes, as in PyTorch and in ONNX's DepthToSpace of mode CRD.
     return _moved(helper, x, [c // (r * r), r, r, h, w], [1, 4, 2, 5, 3], [c // (r * r), h * r, w * r])
 
 
@@ -133,6 +135,7 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     c, h, w = known_images(helper, x)
     if b < 1 or h % b or w % b:
         raise helper.error(f"space_to_depth: blocks of {b} x {b} pixels do not fill images of {h} x {w}", hint="give a divisor of both")
+    # Places in a block come before the channel, as in ONNX's SpaceToDepth: it does not undo pixel_shuffle, where the channel is first.
     return _moved(helper, x, [c, h // b, b, w // b, b], [3, 5, 1, 2, 4], [c * b * b, h // b, w // b])
 
 

@@ -92,6 +92,7 @@ def conv2d(
     attrs = {
         "strides": pair("conv2d", "stride", stride, 1),
         "paddings": around[::2],
+        # SAME forgets dilation in the original, for the padding and for the filter: taps are neighbours then.
         "dilations": pair("conv2d", "dilation", 1 if is_same(padding) else dilation, 1),
         "groups": parts,
         "data_format": data_format,
@@ -149,6 +150,7 @@ def pool2d(
     around = [0] * 4 if global_pooling else edges("pool2d", pool_padding, input, pool_size, pool_stride, data_format, "pool_padding")
     attrs = {
         "pooling_type": pool_type,
+        # A global window has the size of the image, which the op finds in the step; ksize is a placeholder, and padding counts nothing.
         "ksize": [1, 1] if global_pooling else pair("pool2d", "pool_size", pool_size, 1),
         "strides": pair("pool2d", "pool_stride", pool_stride, 1),
         "paddings": around[::2],

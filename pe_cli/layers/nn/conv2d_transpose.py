@@ -32,6 +32,7 @@ class ImageAxis:
     def taps(self) -> int:
         """Return the filter's pixels where only the output's are given."""
         assert self.wanted is not None
+        # `out` solved for the taps and rounded down: the largest filter whose least output is not above what is wanted.
         return (self.wanted - (self.size - 1) * self.stride + self.before + self.after - 1) // self.dilation + 1
 
     def out(self, taps: int) -> int:
@@ -95,6 +96,7 @@ def conv2d_transpose(
         raise helper.error("conv2d_transpose: filter_size is missing", hint="give filter_size, or output_size")
     taps = [a.taps() for a in axes] if filter_size is None else pair("conv2d_transpose", "filter_size", filter_size, 1)
     sizes = [image_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
+    # No initializer of its own: the original leaves transposed convolutions Xavier, unlike its conv2d.
     weight = helper.parameter(param_attr, (count, num_filters // parts, *taps), input.dtype)
     out = append_transposed(helper, input, weight, axes, sizes, parts, data_format)
     axis = 1 if data_format == "NCHW" else 3
@@ -197,6 +199,7 @@ def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
         raise helper.error(f"{helper.layer_type}: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")
     if axis.wanted is None:
         return least
+    # A convolution of this stride makes the input's size of exactly these sizes: further pixels would get nothing.
     if not least <= axis.wanted < least + axis.stride:
         text = f"{helper.layer_type}: output_size {axis.wanted} is not one of {least} to {least + axis.stride - 1}"
         raise helper.error(text, hint="change output_size, padding or filter_size")

@@ -83,8 +83,10 @@ def conv3d(
         text = f"conv3d: {size} channels and {num_filters} filters, which {parts} groups do not divide"
         raise helper.error(text, hint="change groups")
     taps = several("conv3d", "filter_size", filter_size, 1, 3)
+    # He et al. 2015, as in conv2d: groups are not divided out here, either.
     default = Normal(0.0, math.sqrt(2.0 / (math.prod(taps) * size)))
     weight = helper.parameter(param_attr, (num_filters, size // parts, *taps), input.dtype, default=default)
+    # With channels last everything happens channels first between two transposes, since slices become channels of images.
     x = input if data_format == "NCDHW" else helper.one("transpose", {"X": input}, {"axis": FIRST})
     steps, gaps = several("conv3d", "stride", stride, 1, 3), several("conv3d", "dilation", 1 if is_same(padding) else dilation, 1, 3)
     out = append_conv3d(helper, x, weight, steps, edges("conv3d", padding, input, taps, stride, data_format), gaps, parts)

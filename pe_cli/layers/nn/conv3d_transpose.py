@@ -68,6 +68,7 @@ def conv3d_transpose(
     sizes = [image_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
     weight = helper.parameter(param_attr, (count, num_filters // parts, *taps), input.dtype)
     x = input if data_format == "NCDHW" else helper.one("transpose", {"X": input}, {"axis": FIRST})
+    # The bias is added channels first, where it has the same axis whatever the layout of the result.
     out = helper.add_bias(append_transposed(helper, x, weight, axes, sizes, parts), bias_attr, axis=1, end=2)
     if data_format == "NDHWC":
         out = helper.one("transpose", {"X": out}, {"axis": LAST})

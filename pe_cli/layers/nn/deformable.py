@@ -101,6 +101,7 @@ def deformable_conv(
         "dilations": pair("deformable_conv", "dilation", dilation, 1),
         "deformable_groups": deformable_groups or 1,
     }
+    # Rows of the columns go by channel, then by tap, as the numbers of a filter do: so the channels of a group are a range of them.
     columns = helper.one("deformable_im2col", {"X": input, "Offset": offset, "Mask": mask}, attrs)
     each, depth = num_filters // parts, channels // parts * taps[0] * taps[1]
     rows = helper.one("reshape", {"X": weight}, {"shape": [num_filters, depth]})

@@ -47,6 +47,7 @@ def fc(
     inputs = as_list(input)
     products = []
     for x, attr in zip(inputs, attr_for_each(param_attr, len(inputs)), strict=True):
+        # Counted for each input by itself, as their ranks may differ.
         kept = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
         if not 0 < kept < len(x.shape):
             raise helper.error(

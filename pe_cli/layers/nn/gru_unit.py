@@ -56,6 +56,7 @@ def gru_unit(
     for name, value in (("activation", activation), ("gate_activation", gate_activation)):
         if value not in _ACTIVATIONS:
             raise helper.error(f"gru_unit: {name} is {value!r}", hint=f"one of {', '.join(_ACTIVATIONS)}")
+    # Products go with the raw numbers of one parameter, whose shape [width, 3 width] is a name for them: W_u, W_r and W_c are no columns.
     weight = helper.parameter(param_attr, (width, size), input.dtype)
     if bias_attr is not False:
         bias = helper.parameter(bias_attr, (1, size), input.dtype, is_bias=True)

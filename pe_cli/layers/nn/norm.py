@@ -71,6 +71,7 @@ def batch_norm(
     mean = helper.parameter(means, shape, input.dtype)
     variance = helper.parameter(variances, shape, input.dtype)
     attrs = {
+        # Weight of the old value, as in the original: PyTorch's momentum is the weight of the new one, 1 less this.
         "momentum": momentum,
         "epsilon": epsilon,
         "is_test": is_test,
@@ -124,6 +125,7 @@ def layer_norm(
     helper = LayerHelper("layer_norm", name)
     if not 0 < begin_norm_axis < len(input.shape):
         raise helper.error(f"layer_norm: begin_norm_axis is {begin_norm_axis}, but the input is {input}")
+    # One axis, as in the original, however many axes are normalised: PyTorch's gain keeps their sizes apart.
     shape = (product(input.shape[begin_norm_axis:]),)
     gain = helper.parameter(param_attr, shape, input.dtype, default=Constant(1.0)) if scale else None
     bias = helper.parameter(bias_attr, shape, input.dtype, is_bias=True) if shift else None
@@ -156,6 +158,7 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
     helper = LayerHelper("l2_normalize", name)
     squares = helper.one("square", {"X": x})
     total = helper.one("reduce_sum", {"X": squares}, {"dim": [axis], "keep_dim": True})
+    # Below the root, as in the original: PyTorch's normalize takes the larger of length and epsilon instead.
     factor = helper.one("rsqrt", {"X": helper.one("scale", {"X": total}, {"bias": epsilon})})
     return helper.one("elementwise_mul", {"X": x, "Y": factor})
 

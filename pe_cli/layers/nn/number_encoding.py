@@ -62,5 +62,6 @@ def _check_edges(helper: LayerHelper, edges: list[list[float]]) -> None:
             raise helper.error(f"{of} are not finite: {row}", hint=hint)
         if (np.diff(row) <= 0).any():
             raise helper.error(f"{of} do not increase: {row}", hint=hint)
+        # The layer multiplies by 1 / width, which may overflow for a width below the least normal float32.
         if (np.diff(row) < np.finfo(np.float32).tiny).any() or not np.isfinite(np.diff(row)).all():
             raise helper.error(f"{of} are too near or too far apart: {row}", hint="widths are numbers of float32")

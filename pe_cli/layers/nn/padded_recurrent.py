@@ -81,6 +81,7 @@ def lstm(
         for backward in (False, True) if is_bidirec else (is_reverse,):
             # One layer in one direction has no ending; others are named as in PyTorch, _l0 and _l0_reverse.
             ending = "" if count == 1 else f"_l{number}{'_reverse' * (is_bidirec and backward)}"
+            # Initial and last states go layer by layer, forwards before backwards, as in PyTorch and cuDNN: `ends` counts along.
             given = {slot: state[len(ends)] for slot, state in zip(("InitH", "InitC"), starts, strict=True)}
             given |= {"Input": input, "Lengths": sequence_length}
             given |= parameters_of(helper, attrs, ending, input.shape[2], hidden_size, 4, input.dtype)

@@ -33,6 +33,7 @@ def rank_attention(
     """
     helper = LayerHelper("rank_attention")
     helper.check_rank(input, "input", 2, "[rows, width]")
+    # A block of `width` rows for every pair of ranks, that of the row and that of the other one.
     wanted = max_rank * max_rank * input.shape[1]
     if len(rank_param_shape) != 2 or rank_param_shape[0] != wanted:
         raise helper.error(f"rank_attention: rank_param_shape is {rank_param_shape}", hint=f"[{wanted}, size] for {max_rank} ranks")
@@ -80,5 +81,6 @@ def batch_fc(
     weight = helper.parameter(param_attr, param_size, input.dtype)
     bias = helper.parameter(bias_attr, bias_size, input.dtype, is_bias=True)
     out = helper.one("matmul", {"X": input, "Y": weight})
+    # An axis of 1 for the batch: without it the bias's slots would be taken for rows of the batch.
     rows = helper.one("unsqueeze", {"X": bias}, {"axes": [1]})
     return helper.activate(helper.one("elementwise_add", {"X": out, "Y": rows}), act)

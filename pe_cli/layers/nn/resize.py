@@ -81,6 +81,7 @@ def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale:
     if len(out_shape) != len(x.shape) - 2:
         wanted = "[height, width]" if len(x.shape) == 4 else "[depth, height, width]"
         raise helper.error(f"{kind}: out_shape must be {wanted}, got {out_shape}")
+    # From the last axis on, which all have: images have no depth, and zip stops before it.
     return dict(zip(("out_w", "out_h", "out_d"), reversed(out_shape), strict=False))
 
 

@@ -157,6 +157,7 @@ def inplace_abn(
     helper = LayerHelper("inplace_abn", name)
     if act_alpha != 1.0 and act not in ("leaky_relu", "elu"):
         raise helper.error(f"inplace_abn: act_alpha is {act_alpha:g}, but act is {act!r}", hint="leaky_relu or elu")
+    # The inner layer takes this one's name, whether given or made, so that its parameters are found under it.
     out = batch_norm(
         input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, helper.name, moving_mean_name,
         moving_variance_name, do_model_average_for_mean_and_var, use_global_stats,
@@ -212,5 +213,6 @@ def lrn(
     paddings[2 * axis : 2 * axis + 2] = [before, n - 1 - before]
     padded = helper.one("pad", {"X": helper.one("square", {"X": input})}, {"paddings": paddings})
     parts = [helper.one("slice", {"Input": padded}, {"axes": [axis], "starts": [i], "ends": [i + count]}) for i in range(n)]
+    # alpha weighs the sum, not the mean: PyTorch and ONNX divide it by n first, as Krizhevsky et al. do not.
     divisor = helper.one("scale", {"X": helper.one("sum", {"X": parts})}, {"scale": alpha, "bias": k})
     return helper.one("elementwise_mul", {"X": input, "Y": helper.one("pow", {"X": divisor}, {"factor": -beta})})

@@ -58,6 +58,7 @@ def append_spectral_norm(helper: LayerHelper, weight: Variable, u: Variable, v: 
     rows, columns = u.shape[0], v.shape[0]
     w = weight
     if dim:
+        # The weight is turned so that dim's axis counts the rows: the norm is of a matrix, and which one depends on the layer it is of.
         w = helper.one("transpose", {"X": w}, {"axis": [dim, *(i for i, _ in enumerate(weight.shape) if i != dim)]})
     w = helper.one("reshape", {"X": w}, {"shape": [rows, columns]})
     left = helper.one("reshape", {"X": u}, {"shape": [1, rows]})
@@ -136,6 +137,7 @@ def data_norm(
     known = {"batch_size": batch_size, "batch_sum": batch_sum, "batch_square_sum": batch_square}
     count, total, squares = (made(end, value, trainable=False) for end, value in known.items())
     mean = helper.one("elementwise_div", {"X": total, "Y": count})
+    # Squares are taken as they are kept: that of the mean is not subtracted, as in the original.
     scale = helper.one("sqrt", {"X": helper.one("elementwise_div", {"X": count, "Y": squares})})
     out = helper.one("elementwise_sub", {"X": input, "Y": mean}, {"axis": axis})
     out = helper.one("elementwise_mul", {"X": out, "Y": scale}, {"axis": axis})

@@ -55,5 +55,6 @@ def tree_conv(
     inputs = {"NodesVector": nodes_vector, "EdgeSet": edges}
     patches = helper.one("tree_patches", inputs, {"max_depth": max_depth})
     weight = helper.parameter(param_attr, (nodes_vector.shape[2], 3, output_size, num_filters), nodes_vector.dtype)
+    # Width and the three shares left, right and on top are one axis of the product, as the two first axes of W are.
     out = helper.one("mul", {"X": patches, "Y": weight}, {"x_num_col_dims": 2, "y_num_col_dims": 2})
     return helper.activate(helper.add_bias(out, bias_attr, axis=1), act)

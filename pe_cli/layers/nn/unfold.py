@@ -36,6 +36,7 @@ def unfold(
     Source:
         fluid.layers.unfold.
     """
+    # Twice [height, width] is [above, left, below, right]: sides go round, unlike the pairs for each axis of convolutions.
     around = list(paddings) if isinstance(paddings, list) and len(paddings) == 4 else 2 * pair("unfold", "paddings", paddings, 0)
     attrs = {
         "kernel_sizes": pair("unfold", "kernel_sizes", kernel_sizes, 1),

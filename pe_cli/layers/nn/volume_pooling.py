@@ -62,6 +62,7 @@ def pool3d(
     helper = LayerHelper("pool3d", name)
     if not global_pooling and pool_size == -1:
         raise helper.error("pool3d: pool_size is missing", hint="give pool_size, or set global_pooling: true")
+    # Three for no padding, else six: the op takes either.
     around = [0] * 3 if global_pooling else edges("pool3d", pool_padding, input, pool_size, pool_stride, data_format, "pool_padding")
     attrs = {
         "pooling_type": _kind(helper, pool_type),
@@ -160,5 +161,6 @@ def adaptive_pool2d(
         attrs = {"pooling_type": _kind(helper, pool_type), "ksize": window, "strides": window}
         return helper.one("pool2d", {"X": input}, attrs)
     deep = helper.one("unsqueeze", {"X": input}, {"axes": [2]})
+    # Windows of volumes of one slice never reach over the depth, so the general op with its uneven windows serves images, too.
     sizes = {"pooling_type": _kind(helper, pool_type), "ksize": [1, *pixels], "adaptive": True}
     return helper.one("squeeze", {"X": helper.one("pool3d", {"X": deep}, sizes)}, {"axes": [2]})

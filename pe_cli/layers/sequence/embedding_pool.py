@@ -45,7 +45,9 @@ def fused_embedding_seq_pool(
         raise helper.error(f"fused_embedding_seq_pool: size is {size}", hint="give [number of ids, width]")
     helper.check_rank(input, "input", 2, "[ids, n]")
     table = helper.parameter(param_attr, size, dtype)
+    # -1 means none in the op, so a place counted from the end is turned into one from the start.
     pad = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
     rows = helper.one("lookup_table_v2", {"W": table, "Ids": input}, {"is_sparse": is_sparse, "padding_idx": pad})
+    # The n ids of a row lie side by side before the sum, as in the original: they are places of their own and not added to each other.
     flat = helper.one("reshape", {"X": rows}, {"shape": [-1, input.shape[-1] * size[1]]})
     return helper.op("sequence_pool", {"X": flat}, {"pooltype": "SUM"})[0]

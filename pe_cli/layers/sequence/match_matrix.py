@@ -53,6 +53,7 @@ def match_matrix_tensor(
     if channel_num < 1:
         raise helper.error(f"match_matrix_tensor: channel_num is {channel_num}", hint="at least 1")
     weight = helper.parameter(param_attr, (x.shape[1], channel_num, y.shape[1]), x.dtype)
+    # x W is one product for all pairs of sequences; only what is multiplied with y depends on which rows belong together.
     turned = helper.one("mul", {"X": x, "Y": weight}, {"x_num_col_dims": 1, "y_num_col_dims": 1})
     out = helper.one("pair_products", {"X": turned, "Y": y})
     return helper.activate(out, act), helper.one("reshape", {"X": turned}, {"shape": [-1, 1]})
@@ -80,6 +81,7 @@ def sequence_topk_avg_pooling(input: Variable, row: Variable, col: Variable, top
     """
     inputs = {"X": input, "ROW": row, "COLUMN": col}
     attrs = {"topks": topks, "channel_num": channel_num}
+    # Pos remembers which numbers were the largest, for the gradient.
     return LayerHelper("sequence_topk_avg_pooling").op("sequence_topk_avg_pooling", inputs, attrs, ("Out", "Pos"))[0]
 
 
@@ -127,7 +129,9 @@ def var_conv_2d(
     if output_channel < 1:
         raise helper.error(f"var_conv_2d: output_channel is {output_channel}", hint="at least 1")
     inputs = {"X": input, "ROW": row, "COLUMN": col}
+    # Images differ in size, but their windows do not: all windows of all images become rows of one product with the filters.
     windows = helper.one("varied_windows", inputs, {"channels": input_channel, "size": size, "strides": strides})
     weight = helper.parameter(param_attr, (output_channel, input_channel * size[0] * size[1]), input.dtype)
     made = helper.one("matmul", {"X": windows, "Y": weight}, {"transpose_Y": True})
+    # The product has the channels last; the images want each channel's pixels together.
     return helper.activate(helper.one("varied_channels", {"X": made}), act)

@@ -13,6 +13,7 @@ from pe_cli.program.param_attr import ParamAttr
 def _width(helper: LayerHelper, input: Variable, size: int, gates: int) -> int:
     """Return the width of a layer's state."""
     helper.check_rank(input, "input", 2, f"[rows, {gates} width]")
+    # `size` counts all gates, as in the original: whoever gives the width of the state, as in PyTorch, is told here.
     if size < gates or size % gates or input.shape[1] != size:
         hint = f"put fc with size: {gates} width before it, and give that size"
         raise helper.error(
@@ -136,6 +137,7 @@ def dynamic_lstmp(
     projection = helper.parameter(param_attr, (width, proj_size), dtype)
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
     attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
+    # 0 stands for no limit in the op, since a limit of 0 would hold nothing but zeros.
     attrs |= {"proj_activation": proj_activation, "cell_clip": float(cell_clip or 0), "proj_clip": float(proj_clip or 0)}
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "ProjWeight": projection, "H0": h_0, "C0": c_0}
     return helper.op("lstm", inputs, attrs, ("Hidden", "Cell", "BatchGate"))[:2]
@@ -179,6 +181,7 @@ def dynamic_gru(
     _width(helper, input, 3 * size, 3)
     weight = helper.parameter(param_attr, (size, 3 * size), input.dtype)
     if bias_attr is False:
+        # The op always adds a bias, so zeros stand for none.
         bias = helper.one("fill_constant", {}, {"shape": [1, 3 * size], "dtype": input.dtype, "value": 0.0})
     else:
         bias = helper.parameter(bias_attr, (1, 3 * size), input.dtype, is_bias=True)
@@ -189,4 +192,5 @@ def dynamic_gru(
         "activation": candidate_activation,
     }
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "H0": h_0}
+    # BatchGate has the gates of all steps, which the gradient needs and no user does.
     return helper.op("gru", inputs, attrs, ("Hidden", "BatchGate"))[0]

@@ -33,6 +33,7 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
     if pool_type.lower() not in POOL_TYPES:
         raise helper.error(f"sequence_pool: pool_type is '{pool_type}'", hint=f"one of {', '.join(POOL_TYPES)}")
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
+    # These take numbers as they are, and MaxIndex says from which row, for the gradient; sums spread theirs over all rows.
     picks = pool_type.lower() in ("max", "min", "last", "first")
     return helper.op("sequence_pool", {"X": input}, attrs, ("Out", "MaxIndex") if picks else ("Out",))[0]
 
@@ -109,6 +110,7 @@ def sequence_conv(
     Source:
         fluid.layers.sequence_conv.
     """
+    # The original adds zeros whatever it is told: without them the first and last rows would have no window.
     del padding
     helper = LayerHelper("sequence_conv", name)
     if filter_stride != 1:

@@ -74,6 +74,7 @@ def sequence_pad(
         fluid.layers.sequence_pad.
     """
     helper = LayerHelper("sequence_pad", name)
+    # -1 stands for the longest sequence of a batch, which is known before its step, since lengths come with the feeds.
     attrs = {"padded_length": -1 if maxlen is None else maxlen}
     return helper.op("sequence_pad", {"X": x, "PadValue": pad_value}, attrs, ("Out", "Length"))
 
@@ -196,6 +197,7 @@ def lod_append(x: Variable, level: list[int]) -> Variable:
     Source:
         fluid.layers.lod_append.
     """
+    # A config gives numbers alone; from Python a variable may give the offsets.
     if isinstance(level, Variable):
         return LayerHelper("lod_append").one("lod_reset", {"X": x, "Y": level}, {"append": True})
     return LayerHelper("lod_append").one("lod_reset", {"X": x}, {"target_lod": list(level), "append": True})
@@ -229,5 +231,6 @@ def filter_by_instag(
     inputs = {"Ins": ins, "Ins_tag": ins_tag, "Filter_tag": filter_tag}
     attrs = {"is_lod": is_lod, "out_val_if_empty": out_val_if_empty}
     out, weight = LayerHelper("filter_by_instag").op("mark_by_instag", inputs, attrs, ("Out", "LossWeight"))
+    # A weight comes from tags, which nothing learns.
     weight.stop_gradient = True
     return out, weight

@@ -77,6 +77,7 @@ def linspace(start: float, stop: float, num: int, dtype: str | None = None) -> V
     helper = LayerHelper("linspace")
     if num < 1:
         raise helper.error(f"linspace: num must be at least 1, got {num}")
+    # Computed in float64 and rounded once to the dtype: adding a rounded step again and again would drift from stop.
     return constant(helper, np.linspace(start, stop, num), dtype or "float32")
 
 
@@ -103,9 +104,11 @@ def range_(start: float, end: float, step: float, dtype: str) -> Variable:
     helper = LayerHelper("range")
     if step == 0:
         raise helper.error("range: step must not be 0")
+    # As with NumPy's, a fraction as step may give one number more or fewer than expected, since (end - start) / step is rounded.
     return constant(helper, np.arange(start, end, step), dtype)
 
 
+# Registered by hand: a Python function called `range` would hide the builtin.
 layer(name="range")(range_)
 
 
@@ -177,6 +180,7 @@ def full_like(x: Variable, fill_value: float, dtype: str | None = None, name: st
         fluid.layers.full_like.
     """
     helper = LayerHelper("full_like", name)
+    # Only the shape of x counts; a cast has it in every step, whose batch size is not known here.
     like = x if dtype in (None, x.dtype) else helper.one("cast", {"X": x}, {"out_dtype": dtype})
     made = helper.one("fill_like", {"X": like}, {"value": float(fill_value)})
     made.stop_gradient = True

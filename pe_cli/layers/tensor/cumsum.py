@@ -26,5 +26,6 @@ def cumsum(x: Variable, axis: int | None = None, exclusive: bool = False, revers
     Source:
         fluid.layers.cumsum.
     """
+    # The original's default is the last axis; NumPy and PyTorch have none, or sum the flattened array.
     attrs = {"axis": -1 if axis is None else axis, "exclusive": exclusive, "reverse": reverse}
     return LayerHelper("cumsum").one("cumsum", {"X": x}, attrs)

@@ -46,6 +46,7 @@ def data(
             raise PeError(f"feed '{name}' has lod_level {lod_level}", hint="0 for plain rows, 1 for sequences")
         facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
         return program.main_block.create_var(name, kind, **facts)
+    # The type knows what is wrong with a shape, but only the program knows which line of the model is being built.
     except PeError as error:
         error.at = error.at or program.mark.at
         raise
@@ -53,6 +54,7 @@ def data(
 
 def _sizes(name: str, shape: Sequence[int | None], append_batch_size: bool) -> tuple[int, ...]:
     sizes = tuple(-1 if s is None else s for s in shape)
+    # A size of 0 would make every batch empty; how many samples there are is the -1 in front of these.
     if any(s == 0 or s < -1 for s in sizes):
         hint = "sizes are at least 1; -1 stands for one that is not known"
         raise PeError(f"feed '{name}' has shape {list(sizes)}", hint=hint)

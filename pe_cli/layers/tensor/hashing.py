@@ -31,6 +31,7 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
     helper = LayerHelper("hash", name)
     if input.dtype not in ("int32", "int64"):
         raise helper.error(f"hash takes int32 or int64, got {input}", hint="cast it")
+    # The hash is of bytes, so int32 ids must count with four each: the op reads the lower halves of the int64 that it is given.
     wide = input.dtype == "int64"
     ids = input if wide else helper.one("cast", {"X": input}, {"out_dtype": "int64"})
     made = helper.one("hash", {"X": ids}, {"mod_by": hash_size, "num_hash": num_hash, "wide": wide})

@@ -30,6 +30,7 @@ def where(condition: Variable) -> list[Variable]:
     Source:
         fluid.layers.where, which gives as many rows as there are places.
     """
+    # Shapes follow from those of the feeds, never from values: so there is a row for every element that may be a place.
     return _constants(LayerHelper("where").op("padded_where", {"Condition": condition}, None, ("Out", "Count")))
 
 
@@ -54,6 +55,7 @@ def nonzero(input: Variable, as_tuple: bool = False) -> list[Variable]:
     helper = LayerHelper("nonzero")
     condition = input
     if input.dtype != "bool":
+        # By comparison, which has NumPy's meaning: NaN is not 0 and counts, -0.0 is 0 and does not.
         zero = helper.one("fill_constant", {}, {"shape": [1], "dtype": input.dtype, "value": 0.0})
         condition = helper.one("not_equal", {"X": input, "Y": zero})
     places, count = where(condition)
@@ -81,6 +83,7 @@ def unique(x: Variable, dtype: str = "int32") -> list[Variable]:
     Source:
         fluid.layers.unique, which gives as many values as there are.
     """
+    # One op for both layers: times are a by-product of finding the first places.
     out, index, _, count = _unique("unique", x, dtype)
     return [out, index, count]
 

@@ -15,6 +15,7 @@ def _parts(helper: LayerHelper, input: list[Variable], start_index: int, length:
     """
     given = as_list(input)
     widths = {v.shape[1] if len(v.shape) == 2 else -1 for v in given}
+    # Matrices must be of one width although only a part of them is read: an index below 0 would mean other columns in each.
     width = widths.pop() if len(widths) == 1 else -1
     begin = start_index + width if start_index < 0 else start_index
     end = width if length < 0 else begin + length

@@ -29,6 +29,7 @@ def tile(x: Variable, repeat_times: Sizes, name: str | None = None) -> Variable:
         paddle.tile.
     """
     helper = LayerHelper("tile", name)
+    # A variable gives one number for each axis of the result; a list may be shorter, and then stands for the last axes as in NumPy.
     if isinstance(repeat_times, Variable):
         numbers, fed = fed_sizes(helper, "repeat_times", repeat_times)
         if len(numbers) < len(x.shape):
@@ -62,6 +63,7 @@ def broadcast_to(x: Variable, shape: list[int], name: str | None = None) -> Vari
     missing = len(shape) - len(x.shape)
     old = [*([1] * missing), *x.shape]
     pairs = enumerate(zip(old, shape, strict=False))
+    # -1 keeps a size that is there, so it means nothing for an axis that is new.
     fits = missing >= 0 and all(new == have or (have == 1 and new > 0) or (new == -1 and i >= missing) for i, (have, new) in pairs)
     if not fits:
         raise helper.error(f"broadcast_to cannot make {x} of shape {shape}", hint="sizes of x, -1, or any where x has 1")
@@ -108,6 +110,7 @@ def _rolled(helper: LayerHelper, x: Variable, shifts: list[int], axes: list[int]
         if not -len(x.shape) <= axis < len(x.shape) or x.shape[axis] == -1:
             raise helper.error(f"roll: axis {axis} of {x} is not there, or its size is not known")
         size = x.shape[axis]
+        # Python's modulo is never negative: a shift in either direction, by any number of rounds, becomes one cut.
         cut = -shift % size if size else 0
         if cut:
             # What is shifted beyond the end begins the axis: two ranges, joined the other way round.
@@ -115,6 +118,7 @@ def _rolled(helper: LayerHelper, x: Variable, shifts: list[int], axes: list[int]
                 helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [a], "ends": [b]}) for a, b in ((cut, size), (0, cut))
             ]
             x = helper.one("concat", {"X": parts}, {"axis": axis % len(x.shape)})
+    # A layer gives a variable of its own, even where nothing has moved.
     return helper.one("assign", {"X": x}) if x is source else x
 
 
@@ -207,6 +211,7 @@ def meshgrid(input: list[Variable]) -> list[Variable]:
     sizes = [v.shape[0] for v in vectors]
     out = []
     for i, v in enumerate(vectors):
+        # Vector k runs along axis k: what NumPy calls indexing="ij", not its default "xy", which swaps the first two.
         line = [size if k == i else 1 for k, size in enumerate(sizes)]
         times = [1 if k == i else size for k, size in enumerate(sizes)]
         out.append(helper.one("expand", {"X": helper.one("reshape", {"X": v}, {"shape": line})}, {"expand_times": times}))

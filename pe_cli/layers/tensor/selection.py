@@ -32,6 +32,7 @@ def multiplex(inputs: list[Variable], index: Variable, name: str | None = None) 
         raise helper.error("multiplex needs two inputs or more")
     helper.check_same(*given)
     helper.check_rank(index, "index", 2, "[batch, 1]")
+    # One lookup by (input, row) in the stack of all inputs: no input needs a branch of its own.
     places = helper.one("concat", {"X": [index, _row_numbers(helper, index)]}, {"axis": 1})
     return helper.one("gather_nd", {"X": helper.one("stack", {"X": given}, {"axis": 0}, "Y"), "Index": places})
 
@@ -91,6 +92,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     def constant(value: int) -> Variable:
         return helper.one("fill_constant", {}, {"shape": [1], "dtype": input.dtype, "value": float(value)})
 
+    # Rounded down, also below 0: a negative id belongs to shard -1, which nobody is, and becomes ignore_value.
     shard = helper.one("elementwise_floordiv", {"X": input, "Y": constant(per)})
     mine = helper.one("equal", {"X": shard, "Y": constant(shard_id)})
     inside = helper.one("scale", {"X": input}, {"bias": float(-shard_id * per)})
@@ -100,5 +102,6 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 
 def _row_numbers(helper: LayerHelper, like: Variable) -> Variable:
     """Return a tensor of whole numbers in which every element is the number of its row, from 0."""
+    # An exclusive running sum of ones counts the rows that a step has; a constant could not, as the batch size is not known.
     ones = helper.one("fill_like", {"X": like}, {"value": 1.0})
     return helper.one("cumsum", {"X": ones}, {"axis": 0, "exclusive": True})

@@ -52,6 +52,7 @@ def concat(input: list[Variable], axis: Size = 0, name: str | None = None) -> Va
     """
     helper = LayerHelper("concat", name)
     number, fed = fed_size(helper, "axis", axis)
+    # Where a step says the axis, the attribute's 0 only takes the place of a number.
     return helper.one("concat", {"X": as_list(input), "Axis": fed}, {"axis": 0 if fed is not None else number})
 
 

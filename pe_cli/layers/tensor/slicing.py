@@ -43,6 +43,7 @@ def strided_slice(input: Variable, axes: list[int], starts: Sizes, ends: Sizes, 
         raise helper.error(f"strided_slice: axes, starts, ends and strides are {lists}", hint="one number each per axis, strides not 0")
     given = {"axes": [same_axis(helper, input, axis) for axis in axes], "starts": first, "ends": last}
     inputs = {"Input": input, "Starts": fed_first, "Ends": fed_last}
+    # Strides that a step says are -1 here, so this way is for written ones alone.
     if set(steps) <= {1}:
         return helper.one("slice", inputs, given)
     return helper.one("strided_slice", {**inputs, "Strides": fed_steps}, {**given, "strides": steps})
@@ -104,6 +105,7 @@ def _box(helper: LayerHelper, x: Variable, shape: Sizes | None, offsets: Sizes |
         return _fed_box(helper, x, shape, sizes, fed, begins, fed_begins)
     ends = []
     for begin, size, have in zip(begins, sizes, x.shape, strict=True):
+        # -1 takes what is left, which must be one element at least.
         if begin < 0 or size < -1 or size == 0 or (have >= 0 and begin + max(size, 1) > have):
             raise helper.error(f"{kind}: a box of {sizes} from {begins} on is not inside {x}")
         ends.append(END if size == -1 else begin + size)
@@ -118,6 +120,7 @@ def _fed_box(
         # END for all: slice ends where the axis does.
         _, fed = fed_sizes(helper, "shape", [END if isinstance(size, int) and size == -1 else size for size in shape])
     numbers = [_whole(helper, fed, sizes), _whole(helper, fed_begins, begins)]
+    # In int64, where END and an offset together are far from overflow.
     ends = helper.one("elementwise_add", {"X": numbers[0], "Y": numbers[1]})
     attrs = {"axes": list(range(len(x.shape))), "starts": begins, "ends": [-1] * len(sizes)}
     return helper.one("slice", {"Input": x, "Starts": fed_begins, "Ends": ends}, attrs)
@@ -171,6 +174,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     """
     helper = LayerHelper("pad_constant_like", name)
     pairs = list(zip(x.shape, y.shape, strict=False))
+    # Two sizes that are not known are both the batch's: they count as equal, and nothing is padded there.
     if len(x.shape) != len(y.shape) or any((-1 in p and p[0] != p[1]) or p[0] < p[1] for p in pairs):
         raise helper.error(f"pad_constant_like: y {y} does not fit into x {x}", hint="y has x's axes, and none of them is longer")
     return helper.one("pad", {"X": y}, {"paddings": [p for a, b in pairs for p in (0, a - b)], "pad_value": pad_value})

@@ -50,6 +50,7 @@ def create_parameter(
         fluid.layers.create_parameter.
     """
     wishes = as_attr(attr)
+    # The original lets attr's name win over `name`, which only stands in for it.
     wishes = replace(wishes, name=wishes.name or name)
     helper = LayerHelper("create_parameter")
     return helper.parameter(wishes, shape, dtype, is_bias=is_bias, default=default_initializer)
