@@ -37,7 +37,7 @@ def _written(value: Literal[True, "async", "half_async"] | Geo) -> object:
 def _endpoint(value: object) -> str:
     # From the right, as an IPv6 address has colons of its own.
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
         raise ValueError("must be host:port, such as 10.0.0.2:6174")
     # A port is written anew, so that 06174 and 6174 are one endpoint.
     return f"{host}:{int(port)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pe_cli.core.errors import PeError
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find, layer
 from pe_cli.layers.detection.detection import TENTHS
@@ -108,6 +109,9 @@ def _sizes(base: float, low: int, high: int, maps: int) -> tuple[Sizes, Sizes]:
     """Return the least and largest sides of boxes for each feature map, in pixels."""
     # Two maps have ratios of their own, 10% and 20%; the others share the range, as in SSD's first code.
     step = math.floor((high - low) / (maps - 2))
+    if step < 1:
+        said = f"multi_box_head: ratios from {low} to {high} are too few for {maps} feature maps"
+        raise PeError(said, hint=f"a max_ratio of at least {low + maps - 2}, or min_sizes and max_sizes")
     ratios = range(low, high + 1, step)
     least, most = [[base * r / 100.0] for r in ratios], [[base * (r + step) / 100.0] for r in ratios]
     return [[base * 0.10], *least], [[base * 0.20], *most]

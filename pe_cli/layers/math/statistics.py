@@ -132,7 +132,7 @@ def norm(
         name: prefix of the output's name.
 
     Returns:
-        x's shape without those axes; [1] when all are gone. The gradient at a length of 0 is NaN.
+        x's shape without those axes; [1] when all are gone. The gradient at a length of 0 is 0 for p = 2, else NaN.
 
     Raises:
         PeError: there is no such axis.

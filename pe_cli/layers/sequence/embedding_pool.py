@@ -43,6 +43,8 @@ def fused_embedding_seq_pool(
         raise helper.error(f"fused_embedding_seq_pool: combiner is {combiner!r}", hint="sum")
     if len(size) != 2 or min(size) < 1:
         raise helper.error(f"fused_embedding_seq_pool: size is {size}", hint="give [number of ids, width]")
+    if padding_idx is not None and not -size[0] <= padding_idx < size[0]:
+        raise helper.error(f"fused_embedding_seq_pool: padding_idx is {padding_idx}", hint=f"an id below {size[0]}, or null")
     helper.check_rank(input, "input", 2, "[ids, n]")
     table = helper.parameter(param_attr, size, dtype)
     # -1 means none in the op, so a place counted from the end is turned into one from the start.
