@@ -94,6 +94,7 @@ def accuracy_onnx(o: Writer) -> None:
     """The share of rows whose label is among the indices."""
     equal = o.node("Equal", [o.x("Indices"), o.x("Label")])
     kind = o.out_type("Accuracy").dtype
+    # Numbers at once, as ReduceMean and ReduceSum take no bool.
     hits = o.node("ReduceMax", [o.node("Cast", [equal], to_=element_type(kind)), o.const([1])], keepdims=0)
     if o.wanted("Accuracy"):
         o.node("Reshape", [o.node("ReduceMean", [hits], keepdims=0), o.const([1])], to="Accuracy")

@@ -79,6 +79,7 @@ def soft_loss_back(x: Ptr, label: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
     """dx = -g label / x."""
     for r in range(rows):
         for j in range(r * n, r * n + n):
+            # A class of probability 0 that is not wanted would give 0 / 0.
             dx[j] = T(0) if label[j] == T(0) else -g[r] * label[j] / x[j]
 
 
@@ -214,6 +215,7 @@ def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: In
     for i in range(rows * n):
         row = quotient(i, n)
         k = label[row]
+        # Zero or gradient in one store: threads that clear first and pick later could clear what another one has picked.
         dx[i] = -g[row] / x[i] if k == i - row * n and k != ignored else T(0)
 
 
