@@ -102,6 +102,7 @@ def concat(xs: list[TensorType], fed: TensorType | None = None, *, axis: int) ->
     Source:
         fluid.layers.concat.
     """
+    # Which axis grows is a value of the step, so that no size is known before it.
     if fed is not None and xs:
         return xs[0].with_shape(*(-1 for _ in xs[0].shape))
     where = normal_axis("concat", axis, len(xs[0].shape)) if xs else 0

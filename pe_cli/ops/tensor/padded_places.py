@@ -80,6 +80,7 @@ def find_values(x: Ptr, order: PtrI64, number: PtrI64, out: Ptr, index: PtrU, ti
     sort_places(x, 0, order, 0, n)
     first = 0
     for p in range(n):  # of equal values the first one comes first
+        # A NaN differs from itself, so that each one is a value of its own.
         if p == 0 or x[order[p]] != x[order[p - 1]]:
             first = order[p]
         # The first place with the same value.

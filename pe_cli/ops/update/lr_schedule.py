@@ -122,6 +122,7 @@ def piecewise_decay_cpu(o: Lowering) -> None:
 @kernel
 def cosine_rate(counter: PtrI64, out: Ptr, rate: PtrF64, each: Int, epochs: Int):
     """Half a cosine over the epochs."""
+    # Beyond `epochs` the cosine rises again, as in the original.
     epoch = counter[0] // each
     out[0] = T(rate[0] * 0.5 * (math.cos(epoch * math.pi / epochs) + 1.0))
 
