@@ -146,6 +146,7 @@ def onnx_trait(name: str, module: str, gradient: bool) -> Trait:
     if name in FORMS:
         assert name not in WITHOUT, f"{name} has an ONNX form and a reason why it has none"
         return OnnxForm(FORMS[name])
+    # pe_cli, ops, and the family; modules elsewhere are plugins.
     family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else PLUGIN
     return NoOnnxForm(WITHOUT.get(name) or (GRADIENT if gradient else family) or UNWRITTEN)
 

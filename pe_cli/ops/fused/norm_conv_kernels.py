@@ -67,7 +67,7 @@ def seen_rows(g, first, last):
 @helper
 def part_of(g, low, high, first, last):
     """Return the geometry of output rows first <= i < last as an image of its own, of rows low <= r < high of the whole one."""
-    # What of the padding lies above this part: less and less for the first rows of output, none further down.
+    # What of the padding lies above this part: less with each row of output, then none; below 0 for rows under the whole image.
     padding = g[PAD_Y] + low - first * g[STRIDE_Y]
     return (
         high - low, g[WIDTH], g[CHANNELS], last - first, g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],

@@ -23,6 +23,7 @@ def count_right(indices: PtrI64, label: PtrI64, share: Ptr, correct: PtrI64, tot
     for r in range(rows):
         hit = 0
         for i in range(r * k, r * k + k):
+            # Or, not plus: a row counts once, even where its indices name a class twice.
             hit |= indices[i] == label[r]
         right += hit
     correct[0] = right

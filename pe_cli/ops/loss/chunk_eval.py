@@ -212,5 +212,6 @@ def one_of(x: Ptr, out: Ptr, place: Int):
         out[0] = x[place]
 
 
+# Not dealt: all sequences add to the same three counts.
 also_on_cuda(chunk_eval)
 not_in_onnx(LOSS, "chunk_eval")

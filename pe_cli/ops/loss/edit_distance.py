@@ -155,5 +155,6 @@ def edit_distance_cpu(o: Lowering) -> None:
     )  # fmt: skip
 
 
+# Not dealt: all sequences use the same rows of work, so that one thread takes them in turn.
 also_on_cuda(edit_distance)
 not_in_onnx(LOSS, "edit_distance")

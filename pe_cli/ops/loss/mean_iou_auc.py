@@ -235,5 +235,6 @@ def auc_cpu(o: Lowering) -> None:
     o.call(count_scores, x, o.input("Label"), *counts, o.output("AUC"), *x.shape, bins, a["slide_steps"], int(a["curve"] == "PR"), STATUS)
 
 
+# Not dealt: all elements count into the same classes or bins.
 also_on_cuda(mean_iou, auc)
 not_in_onnx(LOSS, "auc")

@@ -41,6 +41,7 @@ def draw_different(out: PtrI64, wanted: Int, count: Int, seed: Int, step: PtrI64
         # Each draw is refused by those before it, so that a single thread makes all of them.
         while found < wanted:
             k = int(math.exp(uniform(seed, at, tries) * math.log(count + 1.0))) - 1
+            # Rounding may lead exp out of [1, count + 1), by one class at most.
             k = min(max(k, 0), count - 1)
             tries += 1
             new = 1

@@ -279,6 +279,7 @@ def warpctc_cpu(o: Lowering) -> None:
     high, label_high = (x.shape[0], label.shape[1]) if block else (0, 0)
     count, n = loss.shape[0], x.shape[-1]
     width = 2 * (label_high if block else o.input("Longest").size) + 1
+    # The gradient comes with the loss, as in the original: both need the sums from the front.
     made = o.output_or_scratch("WarpCTCGrad", x.size, x.dtype)
     rows = x.size // n
     work = [o.scratch(size, x.dtype) for size in (rows * width, 2 * count * width, rows)]

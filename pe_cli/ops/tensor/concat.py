@@ -52,6 +52,7 @@ def _parts(
     steps = row_major(whole.shape)
     start = 0
     for part, size in zip(parts, sizes, strict=True):
+        # A gradient that nobody wants has no buffer, but its place counts.
         if part is not None:
             box = [*whole.shape[:axis], size, *whole.shape[axis + 1 :]]
             own = row_major(box)

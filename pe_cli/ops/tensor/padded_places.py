@@ -146,4 +146,5 @@ def padded_unique_cpu(o: Lowering) -> None:
     o.call(find_values, x, order, number, *outs, x.size)
 
 
+# Not dealt: where a value goes depends on all before it, so that one thread finds them in order.
 also_on_cuda(padded_where, padded_unique)

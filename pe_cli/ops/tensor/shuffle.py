@@ -177,4 +177,5 @@ def crop_rows_cuda(
             out[r * count + i] = x[r * whole + start + place]
 
 
+# randperm is not dealt: where each number goes depends on those before it.
 also_on_cuda(randperm, random_crop)

@@ -138,7 +138,7 @@ def adamax_step(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b
         first = blend(m[i], g[i], b1)
         size = abs(g[i])
         held = b2 * u[i] + eps
-        # A NaN compares false: it is kept, where max might drop it.
+        # Of a NaN gradient the comparison is false: the NaN is kept, where max might drop it.
         largest = held if held > size else size
         m[i] = first
         u[i] = largest
