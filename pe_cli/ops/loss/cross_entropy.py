@@ -67,6 +67,7 @@ def soft_loss(x: Ptr, label: Ptr, y: Ptr, rows: Int, n: Int):
     for r in range(rows):
         total = 0.0
         for begin in range(0, n, CHUNK):
+            # Parts in the element type fill vectors; their total in float64 keeps the digits over many classes.
             part = T(0)
             for j in range(r * n + begin, r * n + min(n, begin + CHUNK)):
                 part += T(0) if label[j] == T(0) else label[j] * negative_log(x[j])
