@@ -32,6 +32,7 @@ def scan_onnx(o: Writer) -> None:
         given, rows = [o.const(np.arange(o.attrs["steps"]))], [(inside.fresh(), TensorType((), "int64"))]
     back, outs = int(o.attrs["backwards"]), len(found) - len(states)
     ways = {"scan_input_directions": [back] * len(given)} | ({"scan_output_directions": [back] * outs} if outs else {})
+    # ONNX gives a body its states first, then the rows; the op's region takes rows first.
     body = inside.body([*states, *rows], found)
     o.nodes("Scan", [*init, *given], [*_outputs(o, "Final"), *_outputs(o, "Out")], body=body, num_scan_inputs=len(given), **ways)
 
@@ -40,6 +41,7 @@ def _counted(o: Writer) -> None:
     """Write a scan of which only a step knows how many rounds there are: a Loop, which picks its rows itself."""
     given, init, back, inside = o.ins("X"), o.ins("Init"), o.attrs["backwards"], o.inside()
     most = o.node("Gather", [o.node("Shape", [given[0]]), o.const([0])]) if given else o.const([o.attrs["steps"]])
+    # A count above the number of rows would gather behind them.
     rounds = o.node("Min", [o.x("Count"), most])
     number, flag = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
     at = number[0]
@@ -49,6 +51,7 @@ def _counted(o: Writer) -> None:
     states = [(inside.fresh(), o.type_of(n)) for n in init]
     rows = [(inside.node("Gather", [n, at]), o.type_of(n).with_shape(*o.type_of(n).shape[1:])) for n in given]
     found = inside.region(o.attrs["body"], [*rows, *states, *_typed(o, o.ins("Captured"))])
+    # The flag is handed on as it came, true: only the number of rounds ends this loop.
     body, made = inside.body([number, flag, *states], [flag, *found]), [o.fresh() for _ in found[len(init) :]]
     o.nodes("Loop", [rounds, o.const(True, dtype="bool"), *init], [*_outputs(o, "Final"), *made], body=body)
     if back:  # the first row that was collected is the last one
@@ -72,6 +75,7 @@ def _filled(
     """
     sizes = _sizes(o, made, [kind for _, kind in rows], first)
     for name, (_, kind), size, out in zip(made, rows, sizes, _outputs(o, "Out"), strict=True):
+        # The native loop leaves these rows as they are; a graph has to give them a value.
         zeros = o.node("Expand", [o.const(0, dtype=kind.dtype), o.node("Concat", [behind, size], axis=0)])
         o.nodes("Concat", [name, zeros], [out], axis=0)
 
@@ -103,6 +107,7 @@ def _flag(o: Writer, states: Sequence[tuple[str, TensorType]]) -> str:
 def while_onnx(o: Writer) -> None:
     """States and how many rounds there were. More rounds than the bound end the run by a place that there is not; its node says why."""
     init, captured, bound, inside = o.ins("Init"), _typed(o, o.ins("Captured")), o.attrs["bound"], o.inside()
+    # Loop tests its condition before the first round, too: it is written here for Init, and in the body for the next states.
     begins = _flag(o, [*_typed(o, init), *captured])
     number, flag = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
     states, count = [(inside.fresh(), o.type_of(n)) for n in init], (inside.fresh(), TensorType((1,), "int64"))
@@ -118,6 +123,7 @@ def while_onnx(o: Writer) -> None:
     body = inside.body([number, flag, *states, count], [(again, flag[1]), *found[: len(init)], (counted, count[1]), *rows])
     (rounds,) = _outputs(o, "Count") or [o.fresh()]
     made = [o.fresh() for _ in rows]
+    # The empty name is a Loop without a number of rounds: the condition alone ends it.
     o.nodes("Loop", ["", begins, *init, o.const([0])], [*_outputs(o, "Final"), rounds, *made], body=body)
     if rows:
         _filled(o, made, rows, o.node("Sub", [o.const([bound]), rounds]), [*_typed(o, init), *captured])

@@ -107,6 +107,7 @@ def _take(found: Any, outputs: Sequence[np.ndarray[Any, Any] | None], names: Seq
     Raises:
         PeError: another number of values, or a value of another type than declared.
     """
+    # A function that is called for its effects, without outputs, returns None: that is no value.
     values = list(found) if isinstance(found, (list, tuple)) else [found] if outputs else []
     if len(values) != len(outputs):
         raise PeError(f"{what} returned {len(values)} values for {len(outputs)} variables", hint="return one for each")
@@ -117,6 +118,7 @@ def _take(found: Any, outputs: Sequence[np.ndarray[Any, Any] | None], names: Seq
             out[...] = 0
             continue
         array = np.asarray(value)
+        # NumPy computes in float64 unless told otherwise: it may become float32 here, but no float becomes an integer.
         if array.shape != out.shape or not np.can_cast(array.dtype, out.dtype, "same_kind"):
             got, wanted = f"{array.dtype}{list(array.shape)}", f"{out.dtype}{list(out.shape)}"
             raise PeError(f"{what} returned {got} for '{name}', which is {wanted}", hint="declare or return that type")

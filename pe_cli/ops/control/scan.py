@@ -68,6 +68,7 @@ def scan(
         raise PeError(f"scan: its region has {len(region.results)} results for {len(init)} states")
     args = [*(kind.with_shape(*kind.shape[1:]) for kind in x), *init, *captured]
     found = results_of("scan", "body", region, args, like)
+    # Not strict: behind the states come captured arguments on the one side, and what Out collects on the other.
     for name, before, after in zip(region.args[len(x) :], init, found, strict=False):
         if not same_sizes(before, after):
             raise PeError(f"scan: the state '{name}' begins as {before} and becomes {after}", hint="keep its type from step to step")

@@ -112,8 +112,10 @@ def list_put_host(run: HostRun) -> dict[str, list[Any]]:
     # The list grows to its place: a number gone wrong must not fill the memory.
     if not 0 <= at < MOST:
         raise PeError(f"array_write: a tensor at {at}", hint=f"places are 0 to {MOST - 1}", code=ExitCode.DATA)
+    # A new list, as the given one may be read elsewhere: by a branch that writes nothing, say.
     grown = [*items, *[None] * (at + 1 - len(items))]
     (x,) = run.values["X"]
+    # A copy of the tensor: the list outlives the round, whose memory the next round writes again.
     grown[at] = Leveled(np.array(x.array), x.lod)
     return {"Out": [Many(tuple(grown))]}
 

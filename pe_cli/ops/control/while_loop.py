@@ -60,6 +60,7 @@ def while_loop(
     found = results_of("while", "body", region, args)
     if len(found) < len(init) or (len(found) > len(init) and not bound):
         raise PeError(f"while: its region has {len(found)} results for {len(init)} states, and {bound or 'no'} bound")
+    # A state that the body never reads is free to change even the sizes that are known.
     init = [after if varying and name not in _reads(body) else a for name, a, after in zip(region.args, init, found, strict=False)]
     for name, before, after in zip(region.args, init, found, strict=False):
         if not same_sizes(before, after):

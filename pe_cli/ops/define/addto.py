@@ -84,6 +84,7 @@ def in_pieces(o: Lowering, slot: str, write: Callable[[Any, int, int], None]) ->
     if other is None:
         write(out, 0, out.size)
         return
+    # A multiple of PIECE: one PIECE each up to PIECES of them, beyond that larger ones, so that the calls stay few.
     piece = max(1, -(-out.size // (PIECE * PIECES))) * PIECE
     made = o.scratch(min(piece, out.size), out.dtype)
     for first in range(0, out.size, piece):

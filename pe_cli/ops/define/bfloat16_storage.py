@@ -48,9 +48,11 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
     ins, outs = _seen(low.input_buffers, seen), _seen(low.output_buffers, seen)
     inner = replace(low, calls=[], scratch_buffers=[], input_buffers=ins, output_buffers=outs)
     lowering(inner)
+    # Of a buffer that the op writes, too, the float32 copy alone has the latest numbers.
     only_read = {seen[b]: b for b in read if b not in written} if low.place == "cpu" else {}
     chosen = [with_tiles(call, only_read) for call in inner.calls]
     calls = [replace(call, output=None) for call, _ in chosen]  # the outputs share what is made float32
+    # A call that reads factors as they are stored needs no copy of them: what no call touches is neither made nor kept.
     touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
     low.scratch_buffers = [b for b in (*seen.values(), *inner.scratch_buffers) if b in touched]
     low.scratch_buffers += [b for _, scratch in chosen for b in scratch]

@@ -57,6 +57,7 @@ def words(takes: str) -> list[Word]:
         if match is None:
             raise ValueError(f"{text!r} is no argument of a face")
         name, target, required, default = match.groups()
+        # A literal: faces are data, and nothing in them is run.
         value = None if default is None else ast.literal_eval(default)
         found.append(Word(name, target or "", bool(required), default is not None, value))
     return found

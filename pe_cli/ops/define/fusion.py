@@ -164,5 +164,6 @@ class Fuses(Trait):
     def verify(self, op: Named) -> None:
         patterns = [self.forward, *([self.gradient] if self.gradient else [])]
         for part in (part for pattern in patterns for part in pattern.parts):
+            # A name that is no op's would never be found, and the pattern would silently do nothing.
             missing = [] if callable(part.ops) else [name for name in part.ops if name not in OPS]
             assert not missing, f"{op.name} takes the place of {', '.join(missing)}, which is no op"

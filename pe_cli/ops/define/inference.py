@@ -73,6 +73,7 @@ def _inferred(definition: OpDef, args: Sequence[Any], attrs: Mapping[str, Any]) 
 def _takes_other_types(definition: OpDef, args: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
     """Return whether an op that refuses some inputs would take them if those of one slot, or all, had another element type."""
     assert definition.infer is not None
+    # An op's inference alone knows what it takes: asking it again tells a wrong element type from a wrong shape.
     for dtype in DTYPES:
         cast = [[_cast(t, dtype) for t in given] if isinstance(given, list) else _cast(given, dtype) for given in args]
         for others in (cast, *([*args[:i], other, *args[i + 1 :]] for i, other in enumerate(cast))):

@@ -168,6 +168,7 @@ class LodRequest:
     def out(self, slot: str, *lod: str) -> None:
         """Say the LoD of an output."""
         for name in self.outputs.get(slot, ()):
+            # No entry stands for plain rows.
             if lod:
                 self.lods[name] = lod
 

@@ -150,6 +150,7 @@ class Lowering:
             inputs, outputs: what it reads and writes.
         """
         kernel = HostKernel(fn, f"host:{name}", tuple(b.type for b in inputs), tuple(b.type for b in outputs))
+        # The two element types say nothing here: every array comes with its own.
         self.calls.append(Call(kernel, (STATUS, *inputs, *outputs), "float32", "float32"))
 
     def scratch(self, elements: int, dtype: str = "float32", *, copies: bool = False) -> Buffer:

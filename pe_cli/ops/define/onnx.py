@@ -146,6 +146,7 @@ def onnx_trait(name: str, module: str, gradient: bool) -> Trait:
     if name in FORMS:
         assert name not in WITHOUT, f"{name} has an ONNX form and a reason why it has none"
         return OnnxForm(FORMS[name])
+    # pe_cli, ops, and the family; modules elsewhere are plugins.
     family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else PLUGIN
     return NoOnnxForm(WITHOUT.get(name) or (GRADIENT if gradient else family) or UNWRITTEN)
 
@@ -173,6 +174,7 @@ def same_in_onnx(kinds: Mapping[str, str], *, axes: bool = False) -> None:
     """
     for name, kind in kinds.items():
 
+        # The default binds this round's kind; a closure would see that of the last round.
         def write(o: Writer, kind: str = kind) -> None:
             o.node(kind, aligned(o) if axes else [o.x()], to="Out")
 
@@ -188,6 +190,7 @@ def aligned(o: Writer) -> list[str]:
         return names
     small = int(len(x.shape) > len(y.shape))
     wide, narrow = (x, y) if small else (y, x)
+    # ONNX lines shapes up at their last axes only: axes of 1 behind the narrow one's move them forward.
     behind = len(wide.shape) - axis - len(narrow.shape)
     if behind > 0:
         added = list(range(len(narrow.shape), len(narrow.shape) + behind))

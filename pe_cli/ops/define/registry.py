@@ -249,6 +249,7 @@ class OpDef:
     def most_parts(self, fn: Callable[..., int]) -> Callable[..., int]:
         """Register how many parts there are at most, of an op that is `Divisible`: called like `infer`."""
         assert self.has(Divisible), f"{self.name} is not cut into parts"
+        # Replaced, as `give` refuses a second trait of one class.
         self.traits[Divisible] = Divisible(fn)
         return fn
 

@@ -87,6 +87,7 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
         value = list(value)
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    # A default of None leaves the type open: of regions and functions, which their ops check themselves.
     wanted = type(default)
     # True is a whole number for Python, but none for an op.
     if default is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
@@ -106,6 +107,7 @@ def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
     wanted = type(default[0])
     if wanted is float and isinstance(item, int) and not isinstance(item, bool):
         return float(item)
+    # NumPy's whole numbers are taken, too, but no float, even one without a fraction.
     if wanted is int and not isinstance(item, (bool, float)) and hasattr(item, "__index__"):
         return operator.index(item)
     if not isinstance(item, wanted) or (wanted is int and isinstance(item, bool)):

@@ -94,6 +94,7 @@ class Again:
             like: a variable of the result's type.
             attrs: of the op.
         """
+        # The name tells the type: a gradient op's output has that of the variable before @GRAD.
         name = self.unique(f"{grad_name(forward_name(like))}@AGAIN")
         self._append(type, inputs, {slot: [name]}, attrs)
         return name

@@ -36,6 +36,7 @@ def make_keys(ids: PtrI64, keys: PtrI64, begin: Int, count: Int, height: Int, pa
     """The keys of a list of ids whose places begin at begin; those outside [0, height) and the padding belong to no row."""
     for i in range(count):
         row = ids[i]
+        # The id has 31 bits, so that no key is negative: keys compare as they are.
         keys[begin + i] = ((row if 0 <= row < height and row != padding else NO_ID) << 32) | (begin + i)
 
 
@@ -126,6 +127,7 @@ def count_before(marks: PtrI64, total: Int):
         found += marks[i]
     sums[At(me)] = found
     cuda.syncthreads()
+    # At most 255 additions in each thread, and a single barrier, where a tree of sums needs one for each level.
     before = 0
     for other in range(me):
         before += sums[At(other)]
@@ -152,10 +154,12 @@ def sorted_keys(o: Lowering, lists: Sequence[Buffer], paddings: Sequence[int], h
         if count:
             o.call(make_keys, ids, keys, begin, count, height, padding)
         begin += count
+    # Bitonic sorting needs a power of two: keys without an id fill it up, and end behind all others.
     if size > total:
         o.call(fill_keys, keys, total, size - total)
     if size > 1:
         o.call(sort_near, keys, size, 2, min(size, CHUNK))
+    # Strides below CHUNK stay within a block's keys, so that one call of sort_near does all of them.
     run = 2 * CHUNK
     while run <= size:
         stride = run // 2

@@ -22,6 +22,7 @@ def _later(values, base, a, b):
 @helper
 def sort_places(values, base, order, at, n):
     """Sort order[at : at + n], different places, by falling values[base + place], NaN first; equal values by rising places. By a heap."""
+    # A heap needs neither scratch nor recursion; it is not stable, hence places decide between equal values.
     first, last = n // 2, n
     while last > 1:
         if first > 0:

@@ -27,6 +27,7 @@ def failure(
         reports: what the op says about its reports.
     """
     if report[0] == RAISED:
+        # An error of ours keeps its words and its remedy; of any other the type is told, too.
         hint = raised.hint if isinstance(raised, PeError) else "see its traceback, which is the cause of this error"
         text = raised.message if isinstance(raised, PeError) else f"{type(raised).__name__}: {raised}"
         return PeError(f"{op}: {text}, at step {step}", at=at, hint=hint)

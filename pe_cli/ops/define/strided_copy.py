@@ -110,6 +110,7 @@ def copy_box(
     """
     if 0 in shape:
         return
+    # A box of sizes of 1 has no axis left: it is one element.
     (size, xs, ys), *rest = joined(shape, x_steps, y_steps) or [(1, 1, 1)]
     for part, begin, end in thread_parts(size, o.threads, math.prod(shape) * DTYPES[out.dtype]):
         source, target = Offset(x, x_start + begin * xs), Offset(out, y_start + begin * ys)

@@ -42,6 +42,7 @@ def by_tiles(
 
     def register(kernel: Kernel) -> Kernel:
         assert len(kernel.params) == len(of.params), f"{kernel} has other parameters than {of}"
+        # A function's variables begin with its parameters, in order: a name's place is that of the argument.
         place = kernel.fn.__code__.co_varnames.index
         _BY_TILES[of] = _Tiled(kernel, tuple(map(place, factors)), place(scratch), room, suits)
         return kernel

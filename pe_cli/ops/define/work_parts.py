@@ -57,6 +57,7 @@ def pairs(n: int, parts: int) -> list[Pair]:
 
 def quarters(m: int, n: int, k: int) -> list[Area]:
     """Cut a product [m, k] [k, n] in two each way, where the parts are worth it: for a thread that does most of them itself."""
+    # 0 for a product that is not worth help: then both cuts below give one part.
     few = min(HELP_PARTS, 2 * m * n * k // HELP)
     columns = column_pairs(n, min(few, 2, n // WIDE))
     return [Area(rows, pair) for rows in pairs(m, min(few // len(columns), 2, m // HIGH)) for pair in columns]

@@ -102,6 +102,7 @@ def pointwise_bias(
     x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
 ):
     """Do `convolution_bias` for a 1x1 convolution of whole images."""
+    # row, width and block are unused: kernels among which one is chosen take the same arguments.
     gemm_bias(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, bias, cut)
 
 

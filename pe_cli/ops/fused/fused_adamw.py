@@ -97,5 +97,6 @@ def fused_adamw_cpu(o: Lowering) -> None:
 def fused_adamw_cuda(o: Lowering) -> None:
     """Two launches per parameter: the second moves the powers on."""
     run_each(o, adamw_step, (*_LISTS, *_POWERS), (*_LISTS, *_POWERS, "Rate", "Size"), _settings(o))
+    # Unlike adam's, adamw's kernel leaves the powers to a launch after it, when every thread has read them.
     for pow1, pow2 in zip(*(o.outputs(f"{s}Out") for s in _POWERS), strict=True):
         o.call(move_on, pow1, pow2, *_settings(o)[:2])

@@ -143,6 +143,7 @@ def fused_batch_norm_act_cpu(o: Lowering) -> None:
         # Rows are joined until they are wide, so that few channels fill vectors, too.
         _, width = fold(n, channels)
         for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
+            # A table for each part: threads fill them side by side.
             table = o.scratch(4 * width, x.dtype)
             o.call(normalise_relu_last, from_x, saved, inverse, scale, bias, to_y, table, rows, width, channels, part=part)
     else:
@@ -158,6 +159,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
     each = (saved, inverse, scale, bias)
     dscale, dbias, batch, needed = gradients_of(o)
     if size > 1:
+        # What relu let through may lie in X@GRAD itself, as batch_norm's gradient replaces it element by element.
         cut = o.output_or_scratch("X@GRAD", x.size, x.dtype)
         # What relu lets through is written once; batch_norm's own passes over channels then read it.
         o.call(relu_back_first, x, g, *each, cut, n, channels, size)
@@ -247,6 +249,7 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
     x, y, scale, g = o.input("X"), o.input("Y"), o.input("Scale"), o.input("Y@GRAD")
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
     n, channels, size = sizes_of(o, x)
+    # Wanted even where Z needs no gradient: the sums and X@GRAD are made of it.
     cut = output_or_scratch(o, "Z@GRAD", x)
     dscale, dbias, batch, needed = gradients_of(o)
     assert relu.back_kernel is not None

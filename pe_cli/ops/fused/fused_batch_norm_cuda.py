@@ -33,6 +33,7 @@ def normalise_relu_last_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
     """One thread per four elements, or per element, without the table."""
+    # Then four neighbours have four channels side by side: no four of them lie across the end of a pixel.
     if channels % 4 == 0:
         for q in range(rows * width // 4):
             i = 4 * q
@@ -154,6 +155,7 @@ def fused_batch_norm_act_cuda(o: Lowering) -> None:
     each = (*statistics_on_cuda(o, x), scale, bias, y)
     n, channels, size = sizes_of(o, x)
     if size == 1:
+        # The CPU's kernel has a table of parameters, which the one of CUDA neither fills nor reads: one element stands in.
         o.call(normalise_relu_last, x, *each, o.scratch(1, x.dtype), n, channels, channels)
     else:
         o.call(normalise_relu_first, x, *each, n, channels, size)

@@ -211,6 +211,7 @@ def fused_conv2d_norm_cpu(o: Lowering) -> None:
     for piece in images.pieces():
         bytes_, (high, columns, _) = x.type.numpy.itemsize, images.out
         unit = bytes_ * channels * (1 if images.pointwise else columns if images.depthwise else high * columns)
+        # A block of few pixels would be a product with a narrow side, which gemm does by dot products.
         least = 4 * NARROW if images.pointwise else 1
         # The block has to be large enough that reading the filters again for it costs little.
         block = max(BLOCK // unit, 0 if images.depthwise else w.size * READ // unit, least)

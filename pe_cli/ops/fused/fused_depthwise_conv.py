@@ -49,6 +49,7 @@ def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, g: P
     size = g[HEIGHT] * g[WIDTH] * g[CHANNELS]
     for i in range(n):
         depthwise_backward_data(dy + SIZE * i * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[FILTERS], filters, dx + SIZE * i * size, 1, geometry_of(g))
+        # Cut at once, while this image's gradient is in cache.
         source = pointer(x + SIZE * i * size)
         target = pointer(dx + SIZE * i * size)
         for k in range(size):
@@ -221,6 +222,7 @@ def _becomes_gradient(m: Match) -> list[Becomes]:
     conv = m["conv_grad"]
     ops = [conv, *([m["act_grad"]] if "act_grad" in m else [])]
     outputs = {slot: names for slot, names in conv.outputs.items() if slot != "Input@GRAD"}
+    # Without relu's gradient the convolution has no Input@GRAD either: `_not_alone` sees to it.
     if len(ops) > 1:
         outputs = {"Input@GRAD": ops[1].outputs["X@GRAD"], **outputs}
     inputs = {**conv.inputs, "Input": m["act"].inputs["X"]}

@@ -136,6 +136,7 @@ def _separate(o: Lowering) -> None:
     """Append the calls of the separate ops."""
     act, _, attrs = _activation(o)
     out = o.output("Out")
+    # Where nobody wants the sum, it is written to Out, and the activation works in place.
     middle = o.output("IntermediateOut") if o.has("IntermediateOut") else out
     kernel, _, values = act.chosen(attrs)
     call_binary(o, ADD, o.input("X"), o.input("Y"), middle, o.attrs["axis"])
@@ -179,6 +180,7 @@ def _separate_back(o: Lowering) -> None:
     assert kernel is not None
     wanted = [s for s in ("X@GRAD", "Y@GRAD") if o.has(s)]
     whole = [s for s in wanted if aligned(o.output(s).shape, len(g.shape), o.attrs["axis"]) == g.shape]
+    # An operand of the full shape has the activation's gradient as it is; the other's is summed from there.
     middle = o.output(whole[0]) if whole else o.scratch(g.size, g.dtype)
     if g.size:
         o.call(kernel, g, value, middle, g.size, *values)
@@ -230,6 +232,7 @@ def _rows(
     wide, left = divmod(rows, times)
     few, total = o.scratch((times + left) * n, dy.dtype), o.scratch(times * n, "float64")
     o.call(fused.back_rows, g, value, dx, few, total, wide, times * n, times * n, *values)
+    # Rows that fill no wide one stand behind the wide row's sums, in the order in which `sum_axes` adds them.
     if left:
         act, _, attrs = _activation(o)
         _, kernel, _ = act.chosen(attrs)

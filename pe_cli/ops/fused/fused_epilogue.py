@@ -182,6 +182,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     each = max(1, y.type.nbytes // max(images.n, 1))
     # The bias is repeated until it fills vectors, however few channels there are.
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
+    # The second is for depthwise convolutions, which do not come here.
     chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
     for piece in images.pieces():
         filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)

@@ -267,6 +267,7 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
         else:
             block = max(BLOCK // bytes_, w.size * READ // bytes_, 4 * NARROW)
             seen = blocks.pixels(block)
+        # Of several parts none takes moments (0 rows): what a kernel is given for them is scratch that nobody reads.
         own = scratch if alone else sums(o, width, x)
         into = moments if alone else o.scratch(2 * images.out[2], "float64")
         o.call(
@@ -287,8 +288,10 @@ def fused_norm_conv2d_back_cpu(o: Lowering) -> None:
     images = blocks.images
     if o.has("Filter@GRAD"):
         chosen = norm_depthwise_weight if images.depthwise else norm_pointwise_weight
+        # Depthwise parts share it, as each writes filters of its own there; gemm packs into it, so that each part needs one.
         scratch = None if images.pointwise else images.filter_scratch(w)
         for number, rows in enumerate(images.rows()):
+            # `pixels` doubles: DEPTH + DEPTH_TRANSPOSED is the most that `norm_pointwise_weight` takes at a time.
             block, seen = blocks.rows() if images.depthwise else (0, blocks.pixels((DEPTH + DEPTH_TRANSPOSED) // 2))
             own = scratch or images.filter_scratch(w)
             rest = (block, blocks.table, blocks.wide, seen)

@@ -42,6 +42,7 @@ def sgd_steps(
     """p -= rate * g, for every pair."""
     step = T(rate[0])
     for k in range(count):
+        # A block at a time: the sum of the devices' gradients lies in `room`, and in the first cache when it is used.
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
             p = pointer(params[k] + SIZE * low)
@@ -171,6 +172,7 @@ def run_shares(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequen
     params, rows = held["Param"], [held["Grad"], *o.more]
 
     def gradients(spans: Sequence[tuple[int, int, int]]) -> tuple[Offset, ...]:
+        # One device after the other for each span: `add_rows` finds those of span k from k * devices on.
         return tuple(Offset(row[k], low) for k, low, _ in spans for row in rows)
 
     found = shares_of([p.size for p in params], o.update_threads)

@@ -124,6 +124,7 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
         if not all(slot in here for slot in outputs):
             return None
         found.known |= {row[0]: here[slot] for slot, row in outputs.items()}
+    # A kernel's text has a letter for every value read: one that no function uses would have none.
     return found if found.like(types, full) is not None and len(found.kinds) == found.reads else None
 
 

@@ -127,6 +127,7 @@ def _made(text: Text) -> Kernel:
 
 def computed(text: Text) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return the functions of a kernel by name, the lines that compute values v0, v1, ... behind those read, and the names of numbers."""
+    # Sorted: a set's order differs from process to process, but the same name has to give the same source.
     functions = sorted({s.kernel for s in text.steps})
     space: dict[str, Any] = {f"f{k}": load(name).each for k, name in enumerate(functions)}
     numbers: list[str] = []

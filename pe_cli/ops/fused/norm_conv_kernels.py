@@ -45,6 +45,7 @@ def norm_pointwise(
     done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
+        # A product of few rows is slow, so that a short rest joins the last block: hence room for almost two.
         last = first + block if first + 2 * block <= pixels else pixels
         to = y + SIZE * first * g[PITCH]
         normalise_relu_run(x + SIZE * first * g[CHANNELS], table, wide, seen, (last - first) * g[CHANNELS])
@@ -59,12 +60,14 @@ def seen_rows(g, first, last):
     """Return the first row of an image that output rows first <= i < last see, and the one past the last."""
     low = min(max(0, first * g[STRIDE_Y] - g[PAD_Y]), g[HEIGHT])
     high = min((last - 1) * g[STRIDE_Y] - g[PAD_Y] + (g[TAPS_Y] - 1) * g[DILATION_Y] + 1, g[HEIGHT])
+    # Output rows that see padding alone see no row of the image: high may lie above the image, below low.
     return low, max(low, high)
 
 
 @helper
 def part_of(g, low, high, first, last):
     """Return the geometry of output rows first <= i < last as an image of its own, of rows low <= r < high of the whole one."""
+    # What of the padding lies above this part: less with each row of output, then none; below 0 for rows under the whole image.
     padding = g[PAD_Y] + low - first * g[STRIDE_Y]
     return (
         high - low, g[WIDTH], g[CHANNELS], last - first, g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
@@ -106,6 +109,7 @@ def norm_pointwise_weight(
     at, to = dy + SIZE * low, dw + SIZE * low * g[CHANNELS]
     block, once = DEPTH_TRANSPOSED * 4 // SIZE, DEPTH * 4 // SIZE
     first = 0
+    # Once at least: without pixels the product is what writes the zeros.
     while True:
         last = first + block if pixels - first - block > once else pixels
         normalise_relu_run(x + SIZE * first * g[CHANNELS], table, wide, seen, (last - first) * g[CHANNELS])

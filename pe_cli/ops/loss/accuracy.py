@@ -23,6 +23,7 @@ def count_right(indices: PtrI64, label: PtrI64, share: Ptr, correct: PtrI64, tot
     for r in range(rows):
         hit = 0
         for i in range(r * k, r * k + k):
+            # Or, not plus: a row counts once, even where its indices name a class twice.
             hit |= indices[i] == label[r]
         right += hit
     correct[0] = right
@@ -94,6 +95,7 @@ def accuracy_onnx(o: Writer) -> None:
     """The share of rows whose label is among the indices."""
     equal = o.node("Equal", [o.x("Indices"), o.x("Label")])
     kind = o.out_type("Accuracy").dtype
+    # Numbers at once, as ReduceMean and ReduceSum take no bool.
     hits = o.node("ReduceMax", [o.node("Cast", [equal], to_=element_type(kind)), o.const([1])], keepdims=0)
     if o.wanted("Accuracy"):
         o.node("Reshape", [o.node("ReduceMean", [hits], keepdims=0), o.const([1])], to="Accuracy")

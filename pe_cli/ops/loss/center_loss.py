@@ -35,6 +35,7 @@ def away_from_centers(x: Ptr, label: PtrI64, centers: Ptr, diff: Ptr, loss: Ptr,
 @kernel
 def follow(diff: Ptr, label: PtrI64, rate: Ptr, out: Ptr, rows: Int, width: Int, count: Int):
     """out[k] += rate / (1 + rows of class k) times the sum of their diff."""
+    # Class by class, not row by row: a thread of CUDA owns a center, and adds its rows in the order of the batch.
     for k in range(count):
         # One more than there are, as in eq. 4 of Wen et al. 2016.
         there = 1
@@ -121,12 +122,14 @@ def center_loss_cpu(o: Lowering) -> None:
         o.call(away_from_centers, x, label, centers, diff, o.output("Loss"), *x.shape, centers.shape[0], STATUS)
     if o.has("CentersOut"):
         out = o.output("CentersOut")
+        # The original names one variable for both, and then the centers are already there.
         if out.name != centers.name:
             o.call(copy, centers, out, out.size)
         if o.attrs["need_update"] and x.size:
             o.call(follow, diff, label, o.input("CenterUpdateRate"), out, *x.shape, centers.shape[0])
 
 
+# Centers get no gradient: they follow by a rate of their own, which no optimizer sees.
 @center_loss.grad(uses="SampleCenterDiff").lower("cpu")
 def center_loss_grad_cpu(o: Lowering) -> None:
     """One loop."""

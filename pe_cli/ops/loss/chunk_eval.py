@@ -27,6 +27,7 @@ def _ends(tag, kind, then, then_kind, scheme, other):
         return 0
     if then_kind == other or then_kind != kind:
         return 1
+    # Within one kind, only a new beginning ends what stands at a begin or inside; an end or a single ends by itself.
     if tag == scheme[1] or tag == scheme[2]:
         return 1 if then == scheme[1] or then == scheme[4] else 0
     return 1 if tag == scheme[3] or tag == scheme[4] else 0
@@ -69,6 +70,7 @@ def count_chunks(
     for s in range(count):
         begin = begin_of(s, bounds, high)
         size = length_of(s, bounds, high)
+        # Offsets (high is 0) are made by the runtime itself; lengths are data of the step, and may be wrong.
         if high > 0 and (size > high or size < 0):
             status[1] = s
             status[2] = size
@@ -90,6 +92,7 @@ def count_chunks(
             b_ends = b_since >= 0 and _ends(b_tag, b_kind, y_tag, y_kind, scheme, kinds)
             if a_ends and _counts_kind(a_kind, excluded, number):
                 counts[0] += 1
+                # Both chunks end here: they are the same if they also began together and are of one kind.
                 if b_ends and a_since == b_since and a_kind == b_kind:
                     counts[2] += 1
             if b_ends and _counts_kind(b_kind, excluded, number):
@@ -107,6 +110,7 @@ def count_chunks(
     recall = counts[2] / counts[1] if counts[1] > 0 else 0.0
     shares[0] = precision
     shares[1] = recall
+    # Without a common chunk precision and recall are 0, and their harmonic mean would divide 0 by 0.
     shares[2] = 2.0 * precision * recall / (precision + recall) if counts[2] > 0 else 0.0
 
 
@@ -189,6 +193,7 @@ def chunk_eval_cpu(o: Lowering) -> None:
     bounds = o.input("SeqLength" if block else "Offsets")
     count, high = (found.shape[0], found.size // max(1, found.shape[0])) if block else (bounds.size - 1, 0)
     excluded = tuple(a["excluded_chunk_types"])
+    # The kernel writes three numbers side by side, but each output is a variable of its own, and any may be missing.
     shares, counts = o.scratch(3), o.scratch(3, "int64")
     o.call(
         count_chunks, found, o.input("Label"), bounds, Numbers(SCHEMES[a["chunk_scheme"]]), Numbers(excluded or (0,)), shares, counts,
@@ -207,5 +212,6 @@ def one_of(x: Ptr, out: Ptr, place: Int):
         out[0] = x[place]
 
 
+# Not dealt: all sequences add to the same three counts.
 also_on_cuda(chunk_eval)
 not_in_onnx(LOSS, "chunk_eval")

@@ -67,6 +67,7 @@ def soft_loss(x: Ptr, label: Ptr, y: Ptr, rows: Int, n: Int):
     for r in range(rows):
         total = 0.0
         for begin in range(0, n, CHUNK):
+            # Parts in the element type fill vectors; their total in float64 keeps the digits over many classes.
             part = T(0)
             for j in range(r * n + begin, r * n + min(n, begin + CHUNK)):
                 part += T(0) if label[j] == T(0) else label[j] * negative_log(x[j])
@@ -79,6 +80,7 @@ def soft_loss_back(x: Ptr, label: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
     """dx = -g label / x."""
     for r in range(rows):
         for j in range(r * n, r * n + n):
+            # A class of probability 0 that is not wanted would give 0 / 0.
             dx[j] = T(0) if label[j] == T(0) else -g[r] * label[j] / x[j]
 
 
@@ -214,6 +216,7 @@ def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: In
     for i in range(rows * n):
         row = quotient(i, n)
         k = label[row]
+        # Zero or gradient in one store: threads that clear first and pick later could clear what another one has picked.
         dx[i] = -g[row] / x[i] if k == i - row * n and k != ignored else T(0)
 
 

@@ -27,6 +27,7 @@ def align(
             status[2] = size
             status[3] = n
             status[0] = TOO_LONG
+            # The step fails anyway; taken as empty, the sequence is not read beyond its row.
             size = 0
         kept = 0
         before = -1
@@ -35,6 +36,7 @@ def align(
             if c != blank and not (merges and c == before):
                 out[r * n + kept] = c
                 kept += 1
+            # A blank, too, becomes the class before: equal labels on both sides of a blank are two labels.
             before = c
         out_length[r] = kept
         for t in range(kept, n):

@@ -57,6 +57,7 @@ def ctc_align_sequences_host(run: HostRun) -> dict[str, list[Leveled]]:
     path = given.array.ravel()
     ends = np.asarray(given.lod[-1] if given.lod else [0, len(path)], np.int64)
     for outer in reversed(given.lod[:-1]):
+        # Offsets of an outer level count the sequences of the next inner one; looked up there, they count rows.
         ends = ends[np.asarray(outer, np.int64)]
     if ends[-1] != len(path):
         raise PeError(f"{run.op}: sequences of {ends[-1]} rows, but there are {len(path)}", code=ExitCode.DATA)

@@ -32,6 +32,7 @@ def counted_back(given: Ptr, g: Ptr, dx: Ptr, rows: Int, width: Int, uses: Int):
     """dx[r] = g[r], but what is given in the first two columns."""
     for r in range(rows):
         for j in range(width):
+            # Not a derivative: in this way the original brings the counts back to the table that the embedding came from.
             if j < 2:
                 dx[r * width + j] = given[2 * r + j]
             elif uses:

@@ -38,6 +38,7 @@ def distances(
     """out[s] = the distance of both sequences s, without ignored ids; left, right and row hold a sequence each and one more."""
     number[0] = count
     for s in range(count):
+        # Both lengths are checked before either sequence is copied: a wrong one would be read beyond its row.
         for side in range(2):
             high = x_high if side == 0 else y_high
             size = length_of(s, x_bounds if side == 0 else y_bounds, high)
@@ -49,6 +50,7 @@ def distances(
                 return
         m = keep(x, begin_of(s, x_bounds, x_high), length_of(s, x_bounds, x_high), ignored, tokens, left)
         n = keep(y, begin_of(s, y_bounds, y_high), length_of(s, y_bounds, y_high), ignored, tokens, right)
+        # The original refuses an empty reference, too: there is nothing to divide by.
         if normalized and n == 0:
             status[1] = s
             status[0] = EMPTY_SEQUENCE
@@ -145,6 +147,7 @@ def edit_distance_cpu(o: Lowering) -> None:
     highs = (x.shape[1], y.shape[1]) if block else (0, 0)
     number = o.output_or_scratch("SequenceNum", 1, "int64")
     ignored = tuple(int(v) for v in o.attrs["ignored_tokens"])
+    # Lengths are known in the step alone, so the work rows have room for one sequence that holds everything.
     work = [o.scratch(n + 1, "int64") for n in (x.size, y.size, y.size)]
     o.call(
         distances, x, y, x_bounds, y_bounds, Numbers(ignored or (0,)), out, number, *work, out.shape[0], *highs,
@@ -152,5 +155,6 @@ def edit_distance_cpu(o: Lowering) -> None:
     )  # fmt: skip
 
 
+# Not dealt: all sequences use the same rows of work, so that one thread takes them in turn.
 also_on_cuda(edit_distance)
 not_in_onnx(LOSS, "edit_distance")

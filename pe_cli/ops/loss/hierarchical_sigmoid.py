@@ -23,6 +23,7 @@ def _node(label, table, code, row, depth, j, own):
     """Return (node, bit) of step j of a path; node -1 after its end."""
     if own:
         return table[row * depth + j], code[row * depth + j]
+    # The leading binary 1 is no answer: the path ends where only it is left.
     if (label >> (j + 1)) == 0:
         return -1, 0
     return (label >> (j + 1)) - 1, (label >> j) & 1
@@ -47,7 +48,9 @@ def path_costs(
         total = T(0)
         for j in range(depth):
             node, bit = _node(label + classes, table, code, r, depth, j, own)
+            # PreOut is a full block: steps behind the end of a path are written, too.
             pre[r * depth + j] = T(0)
+            # Given paths are data of the step, and may name a node that there is not.
             if node >= nodes:
                 status[0], status[1], status[2], status[3] = OUT_OF_RANGE, r, node, nodes
                 return
@@ -57,6 +60,7 @@ def path_costs(
                     p += w[node * width + i] * x[r * width + i]
                 p = _cut(p)
                 pre[r * depth + j] = p
+                # This is ln(1 + exp(p)) with the digits of both tails: where exp(p) is tiny, 1 + exp(p) would round it away.
                 total += max(p, T(0)) + log1p(exp(-absolute(p))) - T(bit) * p
         out[r] = total
 
@@ -192,6 +196,7 @@ def hierarchical_sigmoid_grad_cpu(o: Lowering) -> None:
     own = bool(o.inputs("PathTable"))
     paths = (o.input("PathTable"), o.input("PathCode")) if own else (label, label)
     wanted = [o.has(f"{slot}@GRAD") for slot in ("X", "W", "Bias")]
+    # Likewise g stands for a gradient that nobody wants, and is not written.
     outs = [o.output(f"{slot}@GRAD") if there else g for slot, there in zip(("X", "W", "Bias"), wanted, strict=True)]
     bits = sum(1 << i for i, there in enumerate(wanted) if there)
     o.call(

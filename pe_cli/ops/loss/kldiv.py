@@ -97,6 +97,7 @@ def kldiv_loss(x: TensorType, target: TensorType, *, reduction: str) -> TensorTy
 def _share(o: Lowering) -> float:
     shape = o.input("Target").shape
     count = {"mean": product(shape), "batchmean": shape[0] if shape else 1}.get(o.attrs["reduction"], 1)
+    # The mean of nothing is NaN, as in NumPy.
     return 1.0 / count if count else float("nan")
 
 
@@ -137,8 +138,10 @@ def kldiv_cuda(x: Ptr, target: Ptr, out: Ptr, n: Int, share: Real, every: Int):
         for i in range(me, n, ADDERS):
             total += divergence(x[i], target[i])
         parts[me] = total
+        # A tree of fixed shape gives the same digits in every run; atomic additions would come in any order.
         half = ADDERS // 2
         while half > 0:
+            # Before each round, the first one too: the sums that are read next are other threads' work.
             cuda.syncthreads()
             if me < half:
                 parts[me] += parts[me + half]

@@ -67,12 +67,14 @@ def teacher_student_sigmoid_loss_onnx(o: Writer) -> None:
     """Four kinds of labels, by their size."""
     x, label, zero, one = o.x(), o.x("Label"), o.const(0, "X"), o.const(1, "X")
     small = o.node("Exp", [o.node("Neg", [o.node("Abs", [x])])])
+    # max(x, 0) + ln(1 + exp(-|x|)): exp of a number that is not positive cannot overflow.
     soft = o.node("Add", [o.node("Max", [x, zero]), o.node("Log", [o.node("Add", [one, small])])])
     less = o.node("Sub", [soft, x])
     taught = o.node("GreaterOrEqual", [label, zero])
     over = o.node("GreaterOrEqual", [label, one])
     score = o.node("Where", [over, o.node("Sub", [label, one]), label])
     said = o.node("Where", [taught, o.node("Sub", [soft, o.node("Mul", [score, x])]), zero])
+    # From -1 up to 0 a label is a click without a score; below -1 it is neither.
     silent = o.node("And", [o.node("Not", [taught]), o.node("GreaterOrEqual", [label, o.const(-1, "X")])])
     clicked = o.node("Or", [over, silent])
     o.node("Add", [o.node("Where", [clicked, less, soft]), said], to="Y")
@@ -130,6 +132,7 @@ def ctc_align_onnx(o: Writer) -> None:
         edge = o.const(np.array([0, 1, 0, 0]))
         # Each label beside the one before it: one step to the right.
         shifted = o.node("Slice", [o.node("Pad", [x, edge]), o.const([0]), o.const([-1]), o.const([1])])
+        # The 0 that Pad puts before the first label may equal it, but a first step repeats nothing.
         again = o.node("And", [o.node("Equal", [x, shifted]), o.node("Greater", [place, o.const(0)])])
         kept = o.node("And", [kept, o.node("Not", [again])])
     count = o.node("CumSum", [o.node("Cast", [kept], to_=7), o.const(1)])

@@ -105,6 +105,7 @@ def count_scores(
     """
     at = 0
     if slides > 0:
+        # The last number counts batches: modulo the slides it is the place of the oldest batch, which is overwritten.
         at = positive[(slides + 1) * bins] % slides * bins
     total = slides * bins
     # The counts of the oldest batch leave the sum, and this batch takes their place.
@@ -138,6 +139,7 @@ def count_scores(
     for b in range(bins):
         there += positive[total + b]
     precision = 1.0
+    # From the highest score down: both curves begin where no row is taken for positive.
     for back in range(bins):
         b = bins - 1 - back
         more = positive[total + b] * 1.0
@@ -153,6 +155,7 @@ def count_scores(
         hits += more
         false += less
     if curve == 0:
+        # Where all labels are of one class, every trapezoid is 0: the area is told as 0, as in the original, not as NaN.
         out[0] = area / (hits * false) if hits > 0.0 and false > 0.0 else area
     else:
         out[0] = area / there if there > 0.0 else 0.0
@@ -210,6 +213,7 @@ def auc(
     if len(x.shape) != 2 or x.dtype not in FLOATS or label.dtype != "int64":
         raise PeError(f"auc needs Predict [batch, 2] and int64 Label, got {x} and {label}", hint="cast the labels to int64")
     size = (num_thresholds + 1) * (slide_steps + 1) + (slide_steps > 0)
+    # fluid.layers.auc makes its counts of one batch with a place for the number of batches even with slide_steps 0.
     sizes = (size, size + 1) if slide_steps == 0 else (size,)
     if num_thresholds < 1 or slide_steps < 0 or positive.dtype != "int64" or positive != negative or positive.size not in sizes:
         raise PeError(f"auc needs int64 counts, {size} of each, got {positive} and {negative}")
@@ -231,5 +235,6 @@ def auc_cpu(o: Lowering) -> None:
     o.call(count_scores, x, o.input("Label"), *counts, o.output("AUC"), *x.shape, bins, a["slide_steps"], int(a["curve"] == "PR"), STATUS)
 
 
+# Not dealt: all elements count into the same classes or bins.
 also_on_cuda(mean_iou, auc)
 not_in_onnx(LOSS, "auc")

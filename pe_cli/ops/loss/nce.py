@@ -48,9 +48,11 @@ def add_up(shares: Ptr, sums: PtrF64, count: Int):
 def _drawn(u, sums, count, kind):
     """Return the class that a number of [0, 1) stands for."""
     if kind == 0:
+        # u is below 1, but its product with count may be rounded up to count.
         return min(int(u * count), count - 1)
     # Log-uniform (Zipf) by inverting its distribution: exp of a uniform number times ln of the classes.
     if kind == 1:
+        # The original gives its log-uniform sampler classes - 1 as the range, hence no draw of the last class.
         return max(0, min(int(math.exp(u * math.log(count * 1.0))) - 1, count - 2))
     low, high = 0, count - 1  # the first class whose sum is above u times the sum of all
     while low < high:
@@ -78,6 +80,7 @@ def draw_classes(
             elif own:
                 k = given[j - truths]
             else:
+                # Counted from the first row of the whole batch: draws do not depend on how many devices share it.
                 k = _drawn(uniform(seed, at, (first + r) * negatives + j - truths) * 1.0, sums, count, kind)
             if k < 0 or k >= count:
                 # The code is reported and class 0 is written, so that no later kernel reads outside its table.
@@ -195,7 +198,9 @@ def nce_costs_back(z: Ptr, expected: Ptr, g: Ptr, dz: Ptr, rows: Int, width: Int
     for i in range(rows * width):
         b = expected[i]
         p = T(1) / (T(1) + exp(-z[i]))
+        # 1 - p, written so that it keeps its digits where p is almost 1; exp that overflows gives the limit 0.
         q = T(1) / (T(1) + exp(z[i]))
+        # With b = 0 the cost of a label is 0 whatever its logit, and p + b may be 0, too.
         told = -b * q / (p + b) if b > T(0) else T(0)
         row = quotient(i, width)
         share = told if i - row * width < truths else p * q / (p + b)

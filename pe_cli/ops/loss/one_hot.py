@@ -93,6 +93,7 @@ def mark_cuda(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: In
         row = quotient(e, depth)
         k, column = x[row], e - row * depth
         out[e] = T(1) if k == column else T(0)
+        # All threads of a row see its bad class; one of them is enough to report it.
         if column == 0 and (k < 0 or k >= depth) and not lenient:
             report(status, row // per, k, depth)
 

@@ -26,6 +26,7 @@ def best(x: Ptr, out: Ptr, indices: PtrI64, rows: Int, n: Int, k: Int):
         for j in range(n):
             v = x[at + j]
             filled = min(j, k)
+            # Most values end here, at one comparison: that is why insertion beats sorting for a k much smaller than n.
             if filled == k and not before(v, out[to + k - 1]):
                 continue
             i = filled - 1 if filled == k else filled
@@ -44,6 +45,7 @@ def best_back(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
         dx[i] = T(0)
     for r in range(rows):
         for i in range(r * k, r * k + k):
+            # The places of one row differ, so that nothing has to be added up.
             dx[r * n + indices[i]] = g[i]
 
 
@@ -118,6 +120,7 @@ def place_of_best(x: Ptr, out: PtrI64, outer: Int, n: Int, inner: Int, smallest:
         v = x[at]
         for j in range(1, n):
             u = x[at + j * inner]
+            # A NaN beats every number but no other NaN, so that the first one stays.
             better = (u < v or (u != u and v == v)) if smallest else before(u, v)
             if better:
                 found, v = j, u

@@ -27,6 +27,7 @@ def _unlikely(k, count):
 @helper
 def _tried(p, wanted, tries):
     """Return how often a class of probability p is expected among so many different ones."""
+    # This is 1 - (1 - p)^tries: for a rare class (1 - p) rounds to 1, and its logarithm is wanted later on.
     return p * wanted if tries == wanted else -math.expm1(tries * math.log1p(-p))
 
 
@@ -37,8 +38,10 @@ def draw_different(out: PtrI64, wanted: Int, count: Int, seed: Int, step: PtrI64
     for _ in range(1):
         found = 0
         tries = 0
+        # Each draw is refused by those before it, so that a single thread makes all of them.
         while found < wanted:
             k = int(math.exp(uniform(seed, at, tries) * math.log(count + 1.0))) - 1
+            # Rounding may lead exp out of [1, count + 1), by one class at most.
             k = min(max(k, 0), count - 1)
             tries += 1
             new = 1
@@ -84,6 +87,7 @@ def take_logits_back(g: Ptr, samples: PtrI64, dx: Ptr, rows: Int, classes_: Int,
         for c in range(classes_):
             dx[r * classes_ + c] = T(0)
         for j in range(width):
+            # Added, as a class may stand twice in a row: as a label and as a drawn one.
             dx[r * classes_ + samples[r * width + j]] += g[r * width + j]
 
 

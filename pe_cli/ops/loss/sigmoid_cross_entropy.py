@@ -36,6 +36,7 @@ def kept_share(label, n, ignored, normalize):
 @kernel
 def sigmoid_loss(x: Ptr, label: Ptr, out: Ptr, n: Int, ignored: Real, normalize: Int):
     """out = softplus(x) - x * label; 0 where the label is ignored."""
+    # On CUDA each thread counts for itself, as it cannot wait for others; without normalize there is nothing to count.
     share = kept_share(label, n, ignored, normalize)
     for i in range(n):
         found = softplus(x[i]) - x[i] * label[i]

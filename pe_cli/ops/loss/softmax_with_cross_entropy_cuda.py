@@ -27,6 +27,7 @@ def softmax_loss_cuda(
     lane, r = cuda.threadIdx.x, first_row()
     while r < rows:
         k = label[r]
+        # All lanes of the warp read the same label, so all of them leave here, and no one waits in warp_sum.
         if k != ignored and (k < 0 or k >= n):
             if lane == 0:
                 report(status, r // per, k, n)
@@ -38,6 +39,7 @@ def softmax_loss_cuda(
         j = first
         while j < end:
             d = x[j] - m
+            # The label's logit is taken in this pass: p may be x, and then it is gone afterwards.
             if j == at:
                 mine = d
             d = exp(d)
@@ -45,6 +47,7 @@ def softmax_loss_cuda(
             total += d
             j += LANES
         total = warp_sum(total)
+        # One lane met the label, the others have 0: the sum brings its difference to lane 0.
         picked = warp_sum(mine)
         if lane == 0:
             loss[r] = T(0) if k == ignored else log(total) - picked

@@ -63,6 +63,7 @@ def sample_ways(
             tried = 0
             # One try more than nodes are wanted, as one of them may be the node on the way, which does not count.
             while there == 1 and found < wanted and tried <= wanted:
+                # Numbered over the whole batch, so that draws do not depend on how many devices share it.
                 share = uniform(seed, at, first * draws + own + tried)
                 k = min(int(share * (size - tried)), size - tried - 1)
                 place = _left_at(drawn, own, tried, k)

@@ -106,6 +106,7 @@ def ctc(
                 top = T(NEVER)
                 for k in range(places):
                     if t == 0:
+                        # A path begins with the first blank or with the first label.
                         path = T(0) if k < 2 else T(NEVER)
                     else:
                         path = alpha[before + k]
@@ -113,6 +114,7 @@ def ctc(
                             path = _either(path, alpha[before + k - 1])
                         if _skips(k, label, begin, places):
                             path = _either(path, alpha[before + k - 2])
+                    # Held at NEVER: sums of impossible steps would run to -inf, and the difference of two of these is NaN.
                     path = max(path + x[r * n + _place(k, label, begin, blank)] - level[r], T(NEVER))
                     alpha[r * width + k] = path
                     top = max(top, path)
@@ -121,6 +123,7 @@ def ctc(
                     alpha[r * width + k] = max(alpha[r * width + k] - top, T(NEVER))
                 total += top
             last = _row(s, size - 1, bounds, high, count) * width
+            # It ends with the last label or with the blank behind it.
             ends = alpha[last + places - 1]
             if places > 1:
                 ends = _either(ends, alpha[last + places - 2])
@@ -276,6 +279,7 @@ def warpctc_cpu(o: Lowering) -> None:
     high, label_high = (x.shape[0], label.shape[1]) if block else (0, 0)
     count, n = loss.shape[0], x.shape[-1]
     width = 2 * (label_high if block else o.input("Longest").size) + 1
+    # The gradient comes with the loss, as in the original: both need the sums from the front.
     made = o.output_or_scratch("WarpCTCGrad", x.size, x.dtype)
     rows = x.size // n
     work = [o.scratch(size, x.dtype) for size in (rows * width, 2 * count * width, rows)]

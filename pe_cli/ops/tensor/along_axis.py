@@ -236,6 +236,7 @@ def take_along_axis_grad_cpu(o: Lowering) -> None:
     index, dx = o.input("Index"), o.output("X@GRAD")
     o.call(fill, dx, dx.size, 0.0)
     if index.size:
+        # Way 1 adds: an element that was taken several times gets the sum of those gradients.
         o.call(put_along, o.input("Out@GRAD"), index, dx, *_geometry(o, index, dx), 1, STATUS)
 
 

@@ -83,6 +83,7 @@ def cast(x: TensorType, *, in_dtype: str, out_dtype: str) -> TensorType:
 def _convert(o: Lowering, x: Buffer, out: Buffer) -> None:
     if x.dtype == out.dtype:
         o.call(copy, x, out, out.size)
+    # A plain conversion would make false of 0.5, and has no defined byte for a negative float.
     elif out.dtype == "bool":
         o.call(convert_to_bool, x, out, out.size)
     elif out.dtype == "uint8":

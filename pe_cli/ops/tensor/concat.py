@@ -52,6 +52,7 @@ def _parts(
     steps = row_major(whole.shape)
     start = 0
     for part, size in zip(parts, sizes, strict=True):
+        # A gradient that nobody wants has no buffer, but its place counts.
         if part is not None:
             box = [*whole.shape[:axis], size, *whole.shape[axis + 1 :]]
             own = row_major(box)
@@ -102,6 +103,7 @@ def concat(xs: list[TensorType], fed: TensorType | None = None, *, axis: int) ->
     Source:
         fluid.layers.concat.
     """
+    # Which axis grows is a value of the step, so that no size is known before it.
     if fed is not None and xs:
         return xs[0].with_shape(*(-1 for _ in xs[0].shape))
     where = normal_axis("concat", axis, len(xs[0].shape)) if xs else 0

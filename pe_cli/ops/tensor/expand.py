@@ -87,6 +87,7 @@ def expand_cpu(o: Lowering) -> None:
     """One copy whose source stands still along the copies."""
     x, out = o.input("X"), o.output("Out")
     times = o.attrs["expand_times"]
+    # Every axis becomes two, copies and elements; along the copies the source has a step of 0.
     box = [s for pair in zip(times, x.shape, strict=True) for s in pair]
     source = [s for step in row_major(x.shape) for s in (0, step)]
     copy_box(o, x, out, box, source, row_major(box))

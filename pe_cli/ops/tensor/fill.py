@@ -21,6 +21,7 @@ from pe_cli.ops.define.traits import Folds
 
 def _given(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     """Return the value in the element type."""
+    # Of an op that folds alone, the only thing in `numbers` is the element type.
     return numbers[0](attrs["value"])
 
 
@@ -231,6 +232,7 @@ def sizes_like(o: Writer) -> str:
     shape, at = o.attrs["shape"], o.attrs["output_dim_idx"]
     taken = o.node("Gather", [o.node("Shape", [o.x("Input")]), o.const([o.attrs["input_dim_idx"]])])
     parts = [o.const(part) for part in (shape[:at], shape[at + 1 :]) if part]
+    # An empty part was left out: with `at` 0, the only one there may be stands behind.
     return o.node("Concat", [*parts[: int(at > 0)], taken, *parts[int(at > 0) :]], axis=0)
 
 

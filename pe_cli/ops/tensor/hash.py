@@ -47,6 +47,7 @@ def word_at(x, begin, k, wide):
     """Return the k-th eight bytes of a row of numbers of eight bytes, or else of four."""
     if wide:
         return x[begin + k]
+    # The mask takes away the copies of a negative number's sign, which would fill the upper half.
     return (x[begin + 2 * k] & 4294967295) | (x[begin + 2 * k + 1] << 32)
 
 

@@ -158,6 +158,7 @@ def merge_rows_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
     if (len(yes), len(no)) != (mask.sum(), (~mask).sum()):
         message = f"merge_rows: Mask holds in {mask.sum()} of {len(mask)} rows, got {len(yes)} and {len(no)}"
         raise PeError(message, hint="compute one row for every row of ie.input")
+    # Every row is written: the mask and its opposite miss none.
     out = np.empty((len(mask), *yes.shape[1:]), yes.dtype)
     out[mask], out[~mask] = yes, no
     return {"Out": [out]}

@@ -113,6 +113,7 @@ def pad2d_grad_cpu(o: Lowering) -> None:
     _continued(o, dx, g, dx.shape, g.shape, back=True)
 
 
+# A thread has whole planes: pixels that several places continue get their gradients in one thread, in order.
 deal(continue_image)
 also_on_cuda(pad2d)
 

@@ -80,6 +80,7 @@ def find_values(x: Ptr, order: PtrI64, number: PtrI64, out: Ptr, index: PtrU, ti
     sort_places(x, 0, order, 0, n)
     first = 0
     for p in range(n):  # of equal values the first one comes first
+        # A NaN differs from itself, so that each one is a value of its own.
         if p == 0 or x[order[p]] != x[order[p - 1]]:
             first = order[p]
         # The first place with the same value.
@@ -145,4 +146,5 @@ def padded_unique_cpu(o: Lowering) -> None:
     o.call(find_values, x, order, number, *outs, x.size)
 
 
+# Not dealt: where a value goes depends on all before it, so that one thread finds them in order.
 also_on_cuda(padded_where, padded_unique)

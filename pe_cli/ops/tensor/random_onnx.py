@@ -10,6 +10,7 @@ from pe_cli.ops.tensor.fill import sizes_like
 
 
 def _seed(o: Writer) -> dict[str, Any]:
+    # ONNX has seeds as float32: a large one loses digits, which changes nothing but the draws.
     return {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
 
 

@@ -65,6 +65,7 @@ def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int])
                     f"reshape keeps axis {i} of X, which has only {len(x.shape)} axes: {x}", hint=f"shape is {shape}"
                 )
             out[i] = x.shape[i]
+            # A size that is kept counts on neither side, so that the others are worked out even where it is not known yet.
             rest[i] = 1
     left, given = product(rest), product(s for s in shape if s > 0)
     if -1 in shape:

@@ -11,6 +11,7 @@ linear("stack", out="Y")
 linear("unstack", out="Y")
 linear("slice", "Input")
 linear("strided_slice", "Input")
+# With another value padding is affine: the border is no part of what is linear in the operand.
 linear("pad", changed={"pad_value": 0.0})
 linear("pad2d", changed={"pad_value": 0.0})
 linear("select", "X Y", inputs="Condition")

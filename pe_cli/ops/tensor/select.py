@@ -24,6 +24,7 @@ def choose(condition: PtrU8, x: Ptr, y: Ptr, out: Ptr, n: Int):
 def pass_where(condition: PtrU8, g: Ptr, out: Ptr, n: Int, wanted: Int):
     """out = g where condition is wanted, else 0."""
     for i in range(n):
+        # Chosen, not multiplied by 0 or 1: a NaN in the gradient would get through as one.
         out[i] = g[i] if (condition[i] != 0) == (wanted != 0) else T(0)
 
 

@@ -20,6 +20,7 @@ _SEED = Attr(0, "own seed, the same choice at every step; 0 takes the program's,
 def _below(seed, step, index, n):
     """Return an integer of [0, n): 31 random bits times n, over 2**31; n is below 2**31."""
     a, b, _, _ = philox(seed, step, index)
+    # Multiplied and shifted (Lemire 2019), not taken modulo n: no division; the bias is n / 2**31 at most.
     return (((a << 20) | (b >> 12)) >> 21) * n >> 31
 
 
@@ -176,4 +177,5 @@ def crop_rows_cuda(
             out[r * count + i] = x[r * whole + start + place]
 
 
+# randperm is not dealt: where each number goes depends on those before it.
 also_on_cuda(randperm, random_crop)

@@ -136,6 +136,7 @@ def put(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, first: Int, count: Int):
 
 def _walk(sizes: Sequence[int], steps: Sequence[int]) -> tuple[Numbers, int]:
     """Return geometry for `place_of` and its rank."""
+    # `place_of` has three numbers for each axis; the third is the target's step, which nothing reads here.
     return Numbers(tuple(v for size, step in zip(reversed(sizes), reversed(steps), strict=True) for v in (size, step, 0))), len(sizes)
 
 

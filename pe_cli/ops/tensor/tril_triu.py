@@ -23,6 +23,7 @@ def keep_triangle(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diag
             at = (m * rows + i) * columns
             for j in range(columns):
                 inside = j - i <= diagonal if lower else j - i >= diagonal
+                # Chosen, not multiplied by 0 or 1: what is outside may be infinite, and 0 times that is NaN.
                 out[at + j] = x[at + j] if inside else T(0)
 
 

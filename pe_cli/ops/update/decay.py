@@ -127,6 +127,7 @@ def l2_decay_cpu(o: Lowering) -> None:
     _lower_decay(o, add_l2)
 
 
+# l1_decay is no such op: what updates of many parameters can do themselves is a multiple of the parameter.
 l2_decay.give(Decays())
 l2_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (attrs["coeff"],))]))
 

@@ -122,6 +122,7 @@ def piecewise_decay_cpu(o: Lowering) -> None:
 @kernel
 def cosine_rate(counter: PtrI64, out: Ptr, rate: PtrF64, each: Int, epochs: Int):
     """Half a cosine over the epochs."""
+    # Beyond `epochs` the cosine rises again, as in the original.
     epoch = counter[0] // each
     out[0] = T(rate[0] * 0.5 * (math.cos(epoch * math.pi / epochs) + 1.0))
 
@@ -178,6 +179,7 @@ def cosine_decay_cpu(o: Lowering) -> None:
 @kernel
 def noam_rate(counter: PtrI64, out: Ptr, numbers: PtrF64):
     """numbers are rate / sqrt(d_model) and warmup^-1.5; the first step is 1."""
+    # The original counts from 1 here: at step 0 the inverse root would be infinite.
     at = float(counter[0] + 1)
     out[0] = T(numbers[0] * min(1.0 / math.sqrt(at), numbers[1] * at))
 
@@ -227,6 +229,7 @@ def noam_decay_cpu(o: Lowering) -> None:
         noam_rate,
         o.input("Step"),
         o.output("Out"),
+        # What no step changes is taken to its power here, once.
         reals(a["learning_rate"] * a["d_model"] ** -0.5, a["warmup_steps"] ** -1.5),
     )
 

@@ -386,5 +386,6 @@ def lars_momentum_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
+# lars_step is not dealt, as its norms need all elements first: optimizer_cuda.py has it in several kernels.
 deal(sgd_step, sgd_rows, momentum_step)
 also_on_cuda(sgd)

@@ -134,6 +134,7 @@ def nadam_step(
 def nadam_move_on(count: Ptr, product: Ptr, numbers: PtrF64):
     """Count the step, and its factor of the momentum."""
     count[0] += T(1)
+    # The count is that of this step by now: the same factor as `now` in nadam_step.
     product[0] = T(product[0] * (numbers[0] * (1.0 - 0.5 * math.pow(0.96, count[0] * numbers[2]))))
 
 
@@ -209,6 +210,7 @@ def nadam_cpu(o: Lowering) -> None:
     numbers = reals(b1, b2, o.attrs["momentum_decay"])
     g, rate = o.input("Grad"), o.input("LearningRate")
     o.call(nadam_step, p, g, m, v, count, product, rate, p.size, numbers, b1, b2, eps, decay)
+    # A call of its own: all threads of the step have read count and product before they change.
     o.call(nadam_move_on, count, product, numbers)
 
 
@@ -230,6 +232,7 @@ def radam_step(
     if seen > 5.0:
         step *= math.sqrt((seen - 4.0) * (seen - 2.0) * most / ((most - 4.0) * (most - 2.0) * seen) * (1.0 - power))
     scaled = T(step)
+    # The choice stands outside of the loops, so that each of them vectorizes.
     if seen > 5.0:
         for i in range(n):
             first = blend(m[i], g[i], b1)

@@ -87,6 +87,7 @@ def adagrad_cpu(o: Lowering) -> None:
         for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
             o.call(adagrad_rows, p, g, o.input("Rows"), s, rate, *rows, g.shape[1], epsilon, part=part)
     else:
+        # Nothing decays: adagrad is decayed_adagrad with factors of 1.
         o.call(adagrad_step, p, g, s, rate, p.size, 1.0, 1.0, epsilon)
 
 

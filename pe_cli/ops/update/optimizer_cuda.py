@@ -39,6 +39,7 @@ def squares_of_two(x: Ptr, y: Ptr, sums: PtrF64, n: Int):
                 parts[me] += parts[me + half]
             cuda.syncthreads()
             half //= 2
+        # Only this thread touches parts[0] until the next barrier, so that the next tensor's sums may begin at once.
         if me == 0:
             sums[which] = parts[0]
 

@@ -201,6 +201,7 @@ def lion_step(p: Ptr, g: Ptr, m: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, de
     step = T(rate[0])
     for i in range(n):
         p[i] = step_by_sign(p[i], step, blend(m[i], g[i], b1), decay)
+        # Last: the direction is made of the moment of the steps before, with a factor of its own.
         m[i] = blend(m[i], g[i], b2)
 
 

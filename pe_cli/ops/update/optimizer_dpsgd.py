@@ -32,6 +32,7 @@ def squared_length(g: Ptr, out: PtrF64, n: Int):
 @on_cuda(squared_length)
 def squared_length_cuda(g: Ptr, out: PtrF64, n: Int):
     """One thread."""
+    # A loop of one round is dealt to one thread: the others have nothing to add to its sum.
     for _ in range(1):
         total = 0.0
         for i in range(n):
@@ -43,6 +44,7 @@ def squared_length_cuda(g: Ptr, out: PtrF64, n: Int):
 def noisy_step(p: Ptr, g: Ptr, rate: PtrU, squares: PtrF64, n: Int, clip: Real, noise: Real, seed: Int, step: PtrI64, fixed: Int):
     """p -= rate (g / max(1, ||g|| / clip) + noise z), z standard normal."""
     at = 0 if fixed else step[0]
+    # The batch's gradient is shortened as a whole, as in the original; the paper shortens each sample's.
     shorten = T(1.0 / max(1.0, squares[0] ** 0.5 / clip))
     speed = T(rate[0])
     for i in range(n):

@@ -138,6 +138,7 @@ def adamax_step(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b
         first = blend(m[i], g[i], b1)
         size = abs(g[i])
         held = b2 * u[i] + eps
+        # Of a NaN gradient the comparison is false: the NaN is kept, where max might drop it.
         largest = held if held > size else size
         m[i] = first
         u[i] = largest
@@ -223,6 +224,7 @@ def lamb_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, rate: PtrU, n: Int, b1: Re
         second = blend(v[i], g[i] * g[i], b2)
         m[i] = first
         v[i] = second
+        # Kept aside: its length has to be known before any element moves.
         d[i] = first / (square_root(second) + eps) + decay * p[i]
     size = math.sqrt(sum_of_squares(p, n))
     length = math.sqrt(sum_of_squares(d, n))

@@ -19,6 +19,7 @@ from pe_cli.ops.update.update_kernels import accelerate
 def aim(g: Ptr, v: Ptr, out: Ptr, n: Int, mu: Real, nesterov: Int):
     """v = mu v + g; out = v, or g + mu v."""
     for i in range(n):
+        # PyTorch keeps 1 - mu times this velocity: both point the same way, and the length is taken out below.
         now = accelerate(v[i], g[i], mu)
         v[i] = now
         out[i] = accelerate(now, g[i], mu) if nesterov else now

@@ -24,6 +24,7 @@ GOLDEN = -7046029254386353131
 @helper
 def shard_of(row, shards):
     """Return the shard that a row belongs to: a hash, so that no pattern in the ids makes one shard large."""
+    # Knuth's multiplier, 2^32 over the golden ratio; the high half of hash times shards divides fairly without a division.
     return (((row * 2654435761) & 4294967295) * shards) >> 32
 
 
@@ -39,6 +40,7 @@ def region(ids, counts, lists, total, shard, shards):
     """Return from where to where a shard may write: as many places as ids of the lists are hashed to it."""
     if shards == 1:
         return 0, total
+    # Every shard counts all ids itself: none waits for another, and where it may write depends on the ids alone.
     begin = 0
     end = 0
     for k in range(lists):
@@ -190,6 +192,7 @@ def merge_shard(
     if not total:
         return
     counts = [product(column.shape) for column in ids]
+    # Two to four times as many slots as ids.
     place_bits, slot_bits = (total - 1).bit_length(), total.bit_length() + 1
     # A slot packs row and place into one word, so that a probe reads one line of memory.
     if place_bits + (height - 1).bit_length() > 63:

@@ -48,6 +48,7 @@ def merge_selected_rows_cuda(o: Lowering) -> None:
     if not total:
         return
     lists = o.inputs("Ids")
+    # Keys number places over all lists, so that several lists are laid out as one; a single list is that already.
     values = o.inputs("X")[0] if len(o.inputs("X")) == 1 else o.scratch(total * width, out.dtype)
     begin = 0
     for column, x in zip(lists, o.inputs("X"), strict=True):

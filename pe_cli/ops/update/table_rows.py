@@ -170,6 +170,7 @@ def by_places(
     table = o.output("ParamOut")
     (rows, width), count = table.shape, product(ids.shape)
     for part, begin, end in thread_parts(rows, o.threads, table.type.nbytes):
+        # int32 holds every place of a batch, and halves what a pass over all rows reads besides the table.
         first, after = o.scratch(end - begin, "int32"), o.scratch(count, "int32")
         room = o.scratch(2 * (width + max(width, TOGETHER)), table.dtype)
         o.call(kernel_, *before, first, after, room, count, begin, end, width, padding, *settings, part=part)

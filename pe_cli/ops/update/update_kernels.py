@@ -79,6 +79,7 @@ def all_zero(g, m, v, begin, end):
     total = T(0)
     for i in range(begin, end):
         total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
+    # A NaN makes the sum differ from 0, so that its element is computed with, and shows.
     return total == T(0)
 
 

@@ -71,6 +71,7 @@ class Narrow(Trait):
     def verify(self, op: Named) -> None:
         need(op, self.factors)
         known = {*op.slot_names(outputs=False), *op.slot_names(outputs=True)}
+        # `back` hands on all of `keeps`, and a gradient op lacks the slots among them that it does not read.
         assert op.is_grad_of is not None or known.issuperset(self.keeps), f"{op.name} has no {', '.join(set(self.keeps) - known)}"
 
     def says(self) -> tuple[str, str]:

@@ -52,6 +52,7 @@ class Layout(Trait):
 
     def verify(self, op: Named) -> None:
         assert not self.attr or self.attr in op.attrs, f"{op.name} has no attribute {self.attr}"
+        # A gradient op has the trait of its op, whose slots are not all its own.
         if op.is_grad_of is None:
             known = {*op.slot_names(outputs=False), *op.slot_names(outputs=True)}
             assert known.issuperset(self.slots), f"{op.name} has no {', '.join(set(self.slots) - known)}"
