@@ -32,7 +32,7 @@ _FED = FedSizes({"Starts": "starts", "Ends": "ends"})
 
 @op(
     "slice",
-    traits=[Narrow(), RowWise(lambda attrs, shapes: 0 not in attrs["axes"]), _FED],
+    traits=[Narrow(), RowWise(lambda attrs, shapes: all(axis > 0 for axis in attrs["axes"])), _FED],
     inputs="Input Starts? Ends?",
     differentiable="Input",
     attrs={

@@ -21,7 +21,7 @@ _FED = FedSizes({"Starts": "starts", "Ends": "ends", "Strides": "strides"})
 
 @op(
     "strided_slice",
-    traits=[RowWise(lambda attrs, shapes: 0 not in attrs["axes"]), _FED],
+    traits=[RowWise(lambda attrs, shapes: all(axis > 0 for axis in attrs["axes"])), _FED],
     inputs="Input Starts? Ends? Strides?",
     differentiable="Input",
     attrs={
