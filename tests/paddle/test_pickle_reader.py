@@ -62,3 +62,13 @@ def test_a_pickle_that_is_cut_off_anywhere_is_refused():
     for end in range(len(data)):
         with pytest.raises(ValueError, match=r"\w"):
             read(data[:end])
+
+
+def test_what_is_named_again_and_again_is_bounded():
+    value: object = 1.0
+    for _ in range(7):
+        value = [value] * 40
+    with pytest.raises(ValueError, match="too many values"):
+        read(pickle.dumps(value, protocol=2))
+    with pytest.raises(ValueError, match="it would call"):
+        read(b"\x80\x04]K\x01\x93.")

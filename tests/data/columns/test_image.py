@@ -134,10 +134,10 @@ def test_without_augmentation_the_middle_is_cut_out(folder):
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def of_array(array, **given):
+def of_array(array, rows=None, **given):
     table = DatasetTable(ArrayDataset({"image": array}, Origin(os.curdir)), Origin(os.curdir))
     at, checked = Context(table, "image"), options(**given)
-    return KIND.encode(checked, KIND.fit(checked, at, None), at)
+    return KIND.encode(checked, KIND.fit(checked, at, rows), at)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,13 @@ def test_arrays_of_pictures_have_their_channels_first_or_last(axes, mode):
     array = RNG.integers(0, 256, (4, 6, 8, 3), dtype=np.uint8)
     field = of_array(array.transpose(axes), mode=mode)
     assert np.array_equal(field.take(np.arange(4))[0], (array / 255).astype(np.float32).transpose(0, 3, 1, 2))
+
+
+def test_of_arrays_as_well_the_scale_is_measured_on_training_rows():
+    array = RNG.integers(0, 256, (6, 6, 8, 3), dtype=np.uint8)
+    found = of_array(array, np.array([1, 4]), scale="standard", layout="hwc").take(np.array([1, 4]))[0]
+    np.testing.assert_allclose(found.mean(axis=(0, 1, 2)), 0, atol=1e-6)
+    np.testing.assert_allclose(found.std(axis=(0, 1, 2)), 1, atol=1e-6)
 
 
 def test_arrays_without_channels_are_gray_and_may_get_more():

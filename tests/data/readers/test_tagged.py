@@ -33,6 +33,11 @@ def test_forms_say_the_same(tmp_path, text):
     assert rows(tmp_path, text) == WANTED
 
 
+def test_a_line_ends_where_json_says_so(tmp_path):
+    text = json.dumps({"text": "Oslo\u2028 \u0085Bergen", "label": [[0, 4, "LOC"]]}, ensure_ascii=False)
+    assert len(rows(tmp_path, f"{text}\r\n{text}\n")) == 2
+
+
 def test_universal_dependencies_and_other_columns(tmp_path):
     assert rows(tmp_path, CONLLU) == [["do n't go", "AUX PART VERB"]]
     assert rows(tmp_path, CONLL, tag=1)[0] == ["Anna Smith sleeps .", "NNP NNP VBZ ."]
