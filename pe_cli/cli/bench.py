@@ -106,6 +106,7 @@ def _measure(timed: BenchmarkJob, steps: int, warmup: int, max_seconds: float | 
     def step() -> tuple[float, float]:
         nonlocal number
         start = time.perf_counter()
+        # Reading the loss waits for the end of the step: a device would otherwise still be computing.
         loss, _ = timed.run(feed, [name], number).number(name)
         number += 1
         return loss, time.perf_counter() - start

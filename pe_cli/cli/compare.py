@@ -56,6 +56,7 @@ def command(
     if places is not None:
         if second is not None:
             raise click.UsageError("--places compares one config with itself: leave the second out")
+        # One device of each kind: sums over several would differ by their order alone.
         one, other = (Side(first, (*overrides, f"executor.place={place}", "executor.devices=1")) for place in _places(places))
         found = compare(one, other, step, BETWEEN_PLACES if tolerance is None else tolerance)
     elif second is None and not overrides:

@@ -51,6 +51,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     names = " ".join(map(arch, wanted))
     said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
     for capability in wanted:
+        # In several processes; `cubin` finds them in the cache below.
         compile_ahead([built for built in kernels if not is_kept(built, capability)], capability)
     rows: list[tuple[object, ...]] = [("kernel", "types", *launches, "registers", "spills", "local", "shared", "code")]
     for built in kernels:
@@ -103,6 +104,7 @@ def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], 
     build = source.run.build_strategy if source.run else None
     program = source.program(evaluation)
     read = {name for op in program.top_ops for name in (*op.input_names(), *op.output_names())}
+    # A fetch may be of the other phase's program alone.
     kept = [f for f in fetches if f in read]
     cuda = [Place("cuda", 0)]
     how = numerics_of(source, "cuda")

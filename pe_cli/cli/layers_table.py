@@ -47,6 +47,7 @@ class Row:
         if self.output is None:
             return 0
         made = list(self.outputs.values()) or [self.output]
+        # A size of -1 makes the product negative.
         return sum(max(0, _of_one(kind).nbytes) for kind in made)
 
     def shown(self) -> list[tuple[str, object]]:
@@ -159,6 +160,7 @@ def rows_of(source: Source) -> list[Row]:
                 row.parameters.append(v)
         outputs = op.output_names()
         if outputs:
+            # Each op of the layer overwrites what the one before it has left: the last one's output is the layer's.
             name = row.key if row.key in outputs else outputs[0]
             row.output = variables[name].type
         _count(op, row, types)
@@ -197,6 +199,7 @@ def _count(op: Operator, row: Row, types: dict[str, TensorType]) -> None:
         return
     args = [types[op.inputs[slot.name][0]] if op.inputs.get(slot.name) else None for slot in definition.inputs]
     found = counted.flops(*args, **op.attrs)
+    # Below 0: a size is only known from data.
     if found < 0:
         row.uncounted.append(op.type)
     else:

@@ -57,6 +57,7 @@ def chart_of(found: RangeTest, model: str) -> Chart:
     from pe_cli.io.history import Series
     from pe_cli.io.view.chart import Chart, Line
 
+    # A series is typed by steps, which are whole; a chart of powers takes any number along its axis.
     powers = cast("list[int]", [math.log10(rate) for rate in found.rates])
     lines = Line("loss", Series(powers, found.losses), 1), Line("smoothed", Series(powers, found.smoothed), 0)
     return Chart(f"{model}: loss over the learning rate", "loss", lines, across="learning rate", powers=True)

@@ -73,6 +73,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
             overrides = with_files(target, overrides, paths, "predict", unlabelled=True)
         job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
         with job.group.together():
+            # A name that there is not is told before any data is read.
             for name in fetches:
                 job.variable(name)
             use = split or ("predict" if "predict" in job.run.data else "eval")

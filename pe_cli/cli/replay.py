@@ -76,6 +76,7 @@ def _facts(values: Sequence[np.ndarray]) -> dict[str, Any]:
     import numpy as np
 
     flat = np.concatenate([np.ravel(v) for v in values]) if values else np.zeros(0)
+    # In float64: squares of float16 values from 256 on would overflow in the deviation.
     exact = flat.astype(np.float64)
     good = exact[np.isfinite(exact)]
     shapes = [list(v.shape) for v in values]

@@ -41,6 +41,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     shown, why = read_timeline(run.trace_path)
     found = Facts(timeline=shown, notes=(why,) if why else ())
     if profile:
+        # The note on the recorded trace goes, too: what is shown is measured now.
         found = Facts(timeline=timeline(_measured(run.resolved_path, tuple(overrides), profile)))
     try:
         source = open_source(run.resolved_path)
@@ -98,6 +99,7 @@ def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
         return None, f"data is left out: {error.message}"
     if fitted is None or not fitted.columns:
         return None, ""
+    # On the CPU: pictures need no other device, which may be absent or busy where the report is written.
     sheet, note = (b"", ""), ""
     if source.run is not None and any(column.type == "image" for column in fitted.columns.values()):
         try:
@@ -160,6 +162,7 @@ def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
             executor, plan = plan_of(phase, resources_of(source))
             found += memory_of(executor, plan, phase.phase or "")
     except PeError as error:
+        # A report may be written on another machine than the run's, which lacks its devices: only that is forgiven.
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
         return (), f"memory is left out, because a step can't be planned here: {error.message}"

@@ -52,6 +52,7 @@ def command(
     which `pe train` takes. The first Ctrl-C lets the trials write checkpoints and exits with 75; --resume goes on.
     """
     if report is not None:
+        # The option has a default: only its source tells whether it was given.
         of_jobs = click.get_current_context().get_parameter_source("jobs")
         if config is not None or overrides or resume is not None or launcher or quiet or of_jobs is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--report goes with --html only")
@@ -60,6 +61,7 @@ def command(
         raise click.UsageError("--html goes with --report")
     if config is None:
         context = click.get_current_context()
+        # CONFIG is optional for the sake of --report; without that, the message is click's own.
         raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "config"))
     return _sweep(config, overrides, jobs, resume, launcher, quiet)
 

@@ -25,6 +25,7 @@ def chains(homes: Sequence[int], waits: Sequence[set[int]], begins: Sequence[int
     for i, home in enumerate(homes):
         last = next(iter(waits[i])) if len(waits[i]) == 1 else -1
         if last >= 0 and followers[last] == 1 and homes[last] == home:
+            # The earlier one has no other follower, so that it is the last of its chain so far.
             of.append(of[last])
             made[of[last]].append(i)
         else:
@@ -47,6 +48,7 @@ def _reduce(waits: Sequence[set[int]]) -> None:
     for found in waits:
         implied = 0
         for before in found:
+            # Works wait for earlier ones only: what those wait for is complete by now.
             implied |= reached[before]
         found -= {before for before in found if implied >> before & 1}
         for before in found:

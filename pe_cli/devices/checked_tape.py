@@ -71,6 +71,7 @@ class CheckedTape(Tape):
                     bounds_check.allow(written, found.read)
                     _CALL(target)(record)
                     failed = bounds_check.touched()
+                    # Kernels that are called elsewhere, with no list of their own, must not be held to this one.
                     bounds_check.allow(bounds_check.EVERYTHING)
             if failed is not None:
                 who = f"{kernel.name} ({instruction.instance.dtype})"

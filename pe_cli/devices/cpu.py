@@ -80,6 +80,7 @@ class CpuStep:
     def __init__(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
     ) -> None:
+        # What a call may touch is in one table of the process: checked calls come one after the other.
         threads = 1 if CHECKED else threads
         self._ranges: dict[int, Allowed] = {}  # by where an instruction's arguments begin in the records
         self._spot = spot

@@ -176,6 +176,7 @@ class CudaStep:
 
         def finish() -> Late:
             self._ends[half].wait()
+            # Copied once more: the step after the next fetches to the same pinned memory.
             return self._failure(half), [copy.copy() for copy in copies]
 
         return finish
@@ -184,6 +185,7 @@ class CudaStep:
         """Launch everything, and return which of the places on the host are this step's."""
         half = self._runs % TURNS
         self._ends[half].wait()
+        # The step that used these places last is over by now: nobody reads them any more.
         self._host_step[half] = step
         # Only from the second run on: the first one shows that every launch is right by itself, and loads what is loaded on first use.
         if self._runs and half not in self._replays:
@@ -210,7 +212,9 @@ class CudaStep:
     def _order(self) -> list[Sequence[int]]:
         """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for the last ones."""
         first, count = len(self._maker.counters), len(self.launches)
+        # A launch that waits for no other waits for the step's number, and through it all that follow do.
         launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
+        # Launches that no other waits for: when these are done, all are.
         last = sorted({*range(count)} - {j for waits in self._waits for j in waits})
         return [*[()] * first, *launches, *[[first + j for j in last]] * len(self._maker.reports)]
 
@@ -265,6 +269,7 @@ class CudaStep:
         reports = self._host_reports[half]
         if not self._maker.reporters or not reports[:, 0].any():
             return None
+        # Launches run side by side: the earliest work is told, whichever has reported first.
         work, found = min((work, k) for k, work in enumerate(self._maker.reporters) if reports[k, 0])
         failure = work, [int(v) for v in reports[found]]
         for home, (place, _) in self._maker.reports.items():

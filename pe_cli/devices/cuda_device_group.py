@@ -158,6 +158,7 @@ class Group(Member):
         """
         self.turn(0)
         with self._drivers[0].capturing() as graph:
+            # A stream joins a capture by waiting for an event of the stream that captures.
             for other in self._drivers[1:]:
                 other.follow(self._drivers[0])
             self._capture = capture = _Capture()
@@ -167,14 +168,17 @@ class Group(Member):
                     launch()
             finally:
                 self._capture = None
+            # Every stream has to come back before the end: the driver refuses a capture with open branches.
             for other in self._drivers[1:]:
                 self._drivers[0].follow(other)
         run = graph()
 
         def all_run() -> None:
+            # Feeds may have gone to each device in the meantime: the first waits for all.
             self._last = None
             self.turn(0)
             run()
+            # The graph is launched on the first device's stream: the others wait for its end there.
             for other in self._drivers[1:]:
                 other.follow(self._drivers[0])
 
@@ -207,6 +211,7 @@ class Group(Member):
         for other in self._drivers[1:]:
             other.follow(self._drivers[0])
         run()
+        # Work is on every stream: none is behind all the others.
         self._last = None
 
     def is_done(self) -> bool:
@@ -270,6 +275,7 @@ def _group(drivers: tuple[CudaDriver, ...]) -> Group:
 
 def apart(drivers: Sequence[CudaDriver]) -> str:
     """Return which of some devices cannot reach the memory of another, and why; nothing where all can."""
+    # In both directions: memory may be open one way alone.
     for one, other in itertools.permutations(drivers, 2):
         why = _why_closed(one, other)
         if why:
@@ -287,6 +293,7 @@ def together(most: int) -> tuple[int, str]:
     for index in range(most if most > 1 else 0):
         try:
             drivers.append(driver_of(index))
+            # Pairs that were tried with fewer devices come from the cache.
             why = apart(drivers)
         except PeError as error:
             if not index:
@@ -304,11 +311,13 @@ def _why_closed(one: CudaDriver, other: CudaDriver) -> str:
     if why:
         return why
     nbytes = 8 * TRIED
+    # Other words for each pair: what an earlier try left in the memory does not pass for a copy.
     words = np.arange(TRIED, dtype=np.int64) * 0x9E3779B97F4A7C1 + one.index * 257 + other.index
     found = np.zeros_like(words)
     here, there = one.allocate(nbytes), other.allocate(nbytes)
     try:
         for driver, source, target, address, sent in ((other, there, one, here, words), (one, here, other, there, ~words)):
+            # Zeros first: a copy that does nothing is seen, too.
             for each, place, value in ((target, address, np.zeros_like(words)), (driver, source, sent)):
                 each.write(place, value)
             one.copy(address, source, nbytes)

@@ -45,6 +45,7 @@ class LaunchIntegers:
         """
         room = -(-values.nbytes // ALIGNMENT) * ALIGNMENT
         if not self._pages or self._used + room > self._pages[-1][1].nbytes:
+            # What is left of the page before stays unused: no place reaches over two allocations.
             size = max(PAGE, room)
             self._pages.append((self._allocate(size), np.zeros(size // WORD, np.int64)))
             self._used = 0

@@ -72,6 +72,7 @@ class Order:
         for links, back in ((self._before, self._after), (self._after, self._before)):
             for j in links.pop(other):
                 back[j].discard(other)
+                # Where one of the two waits for the other, the wait goes: nothing waits for itself.
                 if j != one:
                     back[j].add(one)
                     links[one].add(j)

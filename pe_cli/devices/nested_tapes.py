@@ -68,6 +68,7 @@ class NestedTapes:
         records = self._words([0] * int(begins[-1]))
         moving: list[_Moving] = []
         rows: list[int] = []
+        # `begins` has one more than there are calls: the end of the last.
         for call, begin in zip(nested.calls, begins, strict=False):
             reports = 0
             for i, arg in enumerate(call.args, int(begin)):
@@ -83,6 +84,7 @@ class NestedTapes:
         head[TAPE], head[CALLS] = _at(self._words(rows)), len(nested.calls)
         head[MOVES], head[N_MOVES] = _at(moves), len(own)
         head[LABELS] = _at(self._words(nested.labels))
+        # Strides of this loop and of those in it are dealt with: what is left is for loops further out.
         left = [_Moving(m.target, m.base, m.strides[: nested.depth]) for m in outside]
         return _at(head), [m for m in left if any(m.strides)]
 

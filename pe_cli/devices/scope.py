@@ -62,6 +62,7 @@ class Scope:
         ends = list(accumulate((aligned(k.nbytes, line) for k in types.values()), initial=0))
         offsets, total = dict(zip(types, ends, strict=False)), ends[-1]
         memories = [device(p.kind).allocate(p.index, total) for p in places]
+        # Shared variables lie with the first device alone, which all others name.
         memories += memories[:1] * (len(self.places) - len(places))
         for name, offset in offsets.items():
             self._types[name] = types[name]

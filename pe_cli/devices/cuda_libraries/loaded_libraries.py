@@ -90,6 +90,7 @@ def _opened(driver: Any, name: str) -> Library | None:
         return None
     handles.enter()
     module = importlib.import_module(f"pe_cli.devices.cuda_libraries.{KNOWN[name][1]}")
+    # NCCL has nothing for one device alone.
     if module.ON_DEVICE is None:
         return None
     found = installed()[name]
@@ -134,4 +135,5 @@ class Clock:
         self._do("cuEventSynchronize", end)
         found = ctypes.c_float()
         self._do("cuEventElapsedTime_v2", ctypes.byref(found), begin, end)
+        # The driver counts milliseconds.
         return found.value / 1e3

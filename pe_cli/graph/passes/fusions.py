@@ -209,6 +209,7 @@ def _apply(r: Rewriter, fusion: Fuses, place: int) -> tuple[int, int]:
         _replace(r, fusion.forward.becomes(found))
     except _Refused as why:
         r.reasons[str(why)] += 1
+        # Gradients that were joined stay so: each gives what the ops that it replaces gave.
         return 0, done
     return 1, done
 

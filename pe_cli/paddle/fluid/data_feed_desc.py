@@ -215,9 +215,9 @@ def _value(tokens: _Tokens, wanted: Any, name: str) -> Any:
 
 
 def _lines(message: dict[str, Any], fields: dict[str, Any], indent: str) -> Iterator[str]:
+    # Written in the order of the fields' numbers, whatever order was read, so that equal descriptions are equal texts.
     for name, kind in fields.items():
         if name not in message:
-            # Written in the order of the fields' numbers, whatever order was read, so that equal descriptions are equal texts.
             continue
         inside = kind[0] if isinstance(kind, list) else kind
         for value in message[name] if isinstance(kind, list) else [message[name]]:

@@ -107,6 +107,7 @@ class ChunkEvaluator(Evaluator):
         states = [self._create_state(name, "int64", [1]) for name in names]
         self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks = states
         found = layers.chunk_eval(input, label, chunk_scheme, num_chunk_types, excluded_chunk_types)
+        # `chunk_eval` returns precision, recall and F1 of the batch, and then three counts.
         for state, count in zip(states, found[3:], strict=True):
             self._count(state, count)
         self.metrics.extend(found[:3])
@@ -116,6 +117,7 @@ class ChunkEvaluator(Evaluator):
         inferred, labeled, right = (float(n) for n in self._counts(executor, eval_program))
         precision = right / inferred if inferred else 0.0
         recall = right / labeled if labeled else 0.0
+        # Where any chunk is right, neither share is 0.
         f1 = 2 * precision * recall / (precision + recall) if right else 0.0
         return tuple(np.array([v], np.float32) for v in (precision, recall, f1))
 
@@ -137,6 +139,7 @@ class EditDistance(Evaluator):
         self.total_distance, self.seq_num, self.instance_error = states
         distances, sequences = layers.edit_distance(input, label, ignored_tokens=ignored_tokens)
         zero = layers.fill_constant([1], "float32", 0.0)
+        # The distance of equal sequences is exactly 0, divided by the label's length or not.
         right = layers.reduce_sum(layers.cast(layers.equal(distances, zero), "int64"))
         wrong = layers.elementwise_sub(sequences, right)
         total = layers.reduce_sum(distances)
@@ -146,6 +149,7 @@ class EditDistance(Evaluator):
 
     def eval(self, executor: Any, eval_program: Any = None) -> Any:
         """Return the mean distance and the share of wrong sequences of all batches, float32 [1] each; NaN where there were none."""
+        # NumPy's numbers: a division of Python's by 0 sequences would raise.
         total, sequences, wrong = (np.float32(n) for n in self._counts(executor, eval_program))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.array([total / sequences], np.float32), np.array([wrong / sequences], np.float32)

@@ -149,6 +149,7 @@ class Auc(MetricBase):
         truth = np.asarray(labels).ravel() != 0
         if len(bins) != len(truth) or (bins < 0).any() or (bins > self._bins).any():
             raise FluidValueError(f"Auc takes probabilities from 0 to 1 and a label for each, got {len(bins)} and {len(truth)} labels")
+        # Not `positive[bins] += 1`, which adds 1 to a bin however often it occurs.
         np.add.at(self.positive, bins[truth], 1)
         np.add.at(self.negative, bins[~truth], 1)
 
@@ -163,6 +164,7 @@ class Auc(MetricBase):
         hits = np.concatenate([[0], np.cumsum(self.positive[::-1])])
         false = np.concatenate([[0], np.cumsum(self.negative[::-1])])
         area = float(np.sum(np.diff(false) * (hits[1:] + hits[:-1]) / 2))
+        # In floats: the product of two int64 counts may overflow.
         total = float(hits[-1]) * float(false[-1])
         return area / total if total else 0.0
 

@@ -37,6 +37,7 @@ def _column(v: Variable, values: Sequence[Any]) -> Any:
     levels = getattr(v, "lod_level", 0)
     if levels:
         return _sequences(v, values, levels)
+    # An empty batch needs some size where -1 is declared: abs makes it 1.
     array = np.asarray(values, dtype=v.type.numpy) if values else np.zeros((0, *map(abs, v.shape[1:])), v.type.numpy)
     return _shaped(v.name, array, v.type)
 

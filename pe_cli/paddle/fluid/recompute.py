@@ -104,4 +104,5 @@ class RecomputeOptimizer:
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def __getattr__(self, name: str) -> Any:
+        # Whatever else scripts ask of an optimizer, the wrapped one answers.
         return getattr(self._optimizer, name)

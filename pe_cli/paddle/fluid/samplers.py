@@ -62,6 +62,7 @@ class RandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         count = len(self.data_source)
         if self.generator is not None:
+            # An iterator is not drawn from: each pass takes what is next of it.
             return itertools.islice(self.generator, self.num_samples)
         return iter(random.choices(range(count), k=self.num_samples) if self.replacement else random.sample(range(count), count))
 
@@ -136,6 +137,7 @@ class ConcatDataset(Dataset):
         number = index + len(self) if index < 0 else index
         if not 0 <= number < len(self):
             raise IndexError(f"there is no sample {index} of {len(self)}")
+        # An empty data set has the same sum as the one before it: bisect_right passes it by.
         at = bisect.bisect_right(self.cumulative_sizes, number)
         return self.datasets[at][number - (self.cumulative_sizes[at - 1] if at else 0)]
 

@@ -28,6 +28,7 @@ def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, ex
         FluidTypeError: it has another; a TypeError.
     """
     wanted = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+    # Scripts name fluid's class; its base, the core's, passes too.
     known = tuple(ir.Variable if kind is Variable else type(None) if kind is None else kind for kind in wanted)
     if not isinstance(input, known):
         names = " or ".join(kind.__name__ for kind in known)

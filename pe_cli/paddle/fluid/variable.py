@@ -67,6 +67,7 @@ class Variable(Arithmetic, ir.Variable, Methods):
     @property
     def op(self) -> ir.Operator | None:
         """The operator that made it; None for what is fed or kept."""
+        # The first writer made it: ops behind it that write the name, such as an optimizer's, update it in place.
         return next((op for op in self.block.ops if self.name in op.output_names()), None)
 
     @property
@@ -77,6 +78,7 @@ class Variable(Arithmetic, ir.Variable, Methods):
     @raised_as(FluidValueError)
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""
+        # Into the variable's own program: while the script goes on, another one may be the default.
         with defaults.program_guard(self.block.program):
             attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
             made: ir.Variable = appended(lambda: LayerHelper("cast").one("cast", {"X": self}, attrs), Naming("tmp", (PREFIX,)))
@@ -172,6 +174,7 @@ class Operator(ir.Operator):
 
     def all_attrs(self) -> dict[str, Any]:
         """Return all attributes with `op_role` and `op_role_var`."""
+        # The original keeps these three among the attributes; here they are fields of the operator.
         facts = {"op_role": self.role.value, "op_role_var": list(self.role_vars), "op_namescope": f"/{self.scope}"}
         return {**self.attrs, **facts}
 

@@ -55,9 +55,11 @@ def step(
         kept, new = both("elementwise_mul", states[slot], beta), both("elementwise_mul", now, rest(beta))
         moments[slot] = both("elementwise_add", kept, new, states[slot])
     length = both("elementwise_div", one("sqrt", rest(states["Beta2Pow"])), rest(states["Beta1Pow"]))
+    # Epsilon is added to the root that is not corrected, as in the original; algorithm 1 of the paper adds it after the correction.
     way = both("elementwise_div", moments["Moment1"], one("scale", one("sqrt", moments["Moment2"]), scale=1.0, bias=float(epsilon)))
     both("elementwise_sub", parameter, both("elementwise_mul", way, both("elementwise_mul", length, rate)), parameter)
     made: Operator = parameter.block.ops[-1]
+    # Last: the step above needs the powers as the step before left them.
     for slot, name in (("Beta1Pow", "beta1"), ("Beta2Pow", "beta2")):
         both("elementwise_mul", states[slot], betas[name], states[slot])
     return made

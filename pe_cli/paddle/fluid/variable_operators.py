@@ -29,6 +29,7 @@ def _combined(op: str, x: Variable, y: Variable) -> Variable:
         y = helper.one("cast", {"X": y}, {"in_dtype": y.dtype, "out_dtype": x.dtype})
     if len(x.shape) < len(y.shape) and op in _COMMUTES:
         x, y = y, x
+    # Ops repeat their second operand only: a first one of one element is spread to the second's shape.
     elif x.shape == (1,) and y.shape != (1,):
         like = LayerHelper("fill_zeros").one("fill_like", {"X": y}, {"value": 0.0})
         x = LayerHelper("elementwise_add").one("elementwise_add", {"X": like, "Y": x}, {"axis": -1})
@@ -106,6 +107,7 @@ def _scales(op: str, x: Variable, value: float, reflected: bool) -> bool:
     """Return whether an operator with a number is `scale x + bias`."""
     if x.dtype not in FLOATS and not value.is_integer():
         return False
+    # 1 / 0 would raise here; the op gives infinity or NaN, element by element.
     divides = op == "elementwise_div" and not reflected and x.dtype in FLOATS and value != 0
     return divides or op in ("elementwise_add", "elementwise_sub", "elementwise_mul")
 
@@ -116,6 +118,7 @@ def _by_scale(op: str, x: Variable, value: float, reflected: bool) -> Variable:
         return _scaled(x, 1.0, value)
     if op == "elementwise_sub":
         return _scaled(x, -1.0, value) if reflected else _scaled(x, 1.0, -value)
+    # As in the original, times the reciprocal: the last bit may differ from that of a division.
     return _scaled(x, value if op == "elementwise_mul" else 1.0 / value, 0.0)
 
 
@@ -173,6 +176,7 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
             end = part.stop if part.stop is not None else LAST if step > 0 else -LAST
             steps.append(step)
         elif isinstance(part, (int, Variable)) and not isinstance(part, bool):
+            # The slice of -1 would end at 0, and so before it begins: it ends beyond the axis instead.
             begin, end = part, _scaled(part, 1.0, 1.0) if isinstance(part, Variable) else part + 1 or LAST
             dropped.append(axis)
             steps.append(1)
@@ -192,6 +196,7 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
         op = "slice" if plain else "strided_slice"
         out = LayerHelper(op).one(op, {"Input": x, "Starts": first, "Ends": last}, attrs)
     if len(dropped) == len(x.shape):
+        # Variables have one axis at least: one element is [1].
         dropped = dropped[1:]
     return LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped}) if dropped else out
 

@@ -211,6 +211,7 @@ class Sweep:
         found, names = [], self.names()
         for one in self.ranked():
             if one.value is not None and math.isfinite(one.value):
+                # The name of the metric ends in a space, so that no key's own name can take its place.
                 found.append({**{names[key]: value for key, value in one.values.items()}, f"{self.by} ": one.value})
         return found
 

@@ -34,6 +34,7 @@ class DecoupledWeightDecay:
         self, loss: Variable, startup_program: Program | None = None, parameter_list: Any = None, no_grad_set: Any = None
     ) -> tuple[list[Operator], Any]:
         """Append the decay and the update; arguments and results of the optimizer that is extended."""
+        # The decay stands before the update, so that both work on the parameter as the step found it.
         base: Any = self
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
@@ -49,6 +50,7 @@ class DecoupledWeightDecay:
         program = parameter.block.program
         with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), program.name_scope("weight decay"):
             if isinstance(self._coeff, float):
+                # In one op: a coefficient that is a variable needs two.
                 left = call("scale", parameter, 1.0 - self._coeff)
             else:
                 if self._coeff.dtype != parameter.dtype:

@@ -28,12 +28,15 @@ def memory_usage(program: Any, batch_size: int) -> tuple[float, float, str]:
     if batch_size <= 0:
         raise FluidValueError(f"batch_size must be at least 1, got {batch_size}")
     block, total = program.global_block(), 0.0
+    # A name that several ops write, such as a parameter that is updated in place, counts once.
     for name in dict.fromkeys(n for op in block.ops for n in op.output_names() if n in block.vars):
         kind = block.vars[name].type
+        # The batch can stand for one open size only.
         if kind.shape.count(-1) > 1:
             raise FluidValueError(f"'{name}' has more than one size of -1: {kind}")
         total += product([batch_size if size == -1 else size for size in kind.shape]) * kind.numpy.itemsize
     unit = "B"
+    # Units end at MB, as in the original, however large the number is.
     for larger in ("KB", "MB"):
         if total > 1024:
             total, unit = total / 1024, larger

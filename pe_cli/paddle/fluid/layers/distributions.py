@@ -30,6 +30,7 @@ def _variables(what: str, *given: Any) -> tuple[list[Variable], bool]:
     arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v)) for v in known)) if known else []
     kind = next((v.dtype for v in given if isinstance(v, Variable)), None)
     if kind is None:
+        # Python's floats count as float32, the default of fluid; only arrays that are all float64 stay so.
         kind = "float64" if all(getattr(v, "dtype", None) == "float64" for v in known) else "float32"
     constants = iter(arrays)
     made = [v if isinstance(v, Variable) else tensor.assign(np.ascontiguousarray(next(constants), kind)) for v in given]
@@ -64,6 +65,7 @@ def _drawn(kind: str, shape: Sequence[int], like: Variable, seed: int, **limits:
     if -1 in like.shape[1:]:
         raise FluidValueError(f"sample: only the first size of a parameter may be unknown, got {like}")
     rest, count = list(like.shape[1:]), math.prod(sizes)
+    # Such an op draws with the open batch axis in front: it is moved behind the axes that were asked for.
     made = getattr(tensor, f"{kind}_batch_size_like")(like, [-1, count, *rest], seed=seed, dtype=like.dtype, **limits)
     made = call("transpose", made, [1, 0, *range(2, len(rest) + 2)])
     return call("reshape", made, [*sizes, -1, *rest])
@@ -133,6 +135,7 @@ class Normal(Distribution):
 
     def entropy(self) -> Any:
         """Return 1/2 + ln(2 pi) / 2 + ln scale, in nats."""
+        # The mean gives its shape alone: there is one entropy for each element that mean and scale broadcast to.
         spread = _add(call("scale", self.loc, 0.0), self.scale)
         return call("scale", call("log", spread), 1.0, 0.5 + 0.5 * math.log(2 * math.pi))
 
@@ -172,6 +175,7 @@ class Uniform(Distribution):
 
     def log_prob(self, value: Variable) -> Any:
         """Return -ln(high - low) inside of the interval, minus infinity outside."""
+        # The ends are outside, as in the original; ln 1 = 0 inside, ln 0 = minus infinity outside.
         inside = logical_and(less_than(self.low, value), less_than(value, self.high))
         return _sub(call("log", call("cast", inside, value.dtype)), self.entropy())
 
@@ -191,6 +195,7 @@ class Categorical(Distribution):
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Any:
         """Draw numbers of classes at every step, int64: of that shape, followed by the logits' without the last axis."""
+        # Above 0, whose logarithm is infinite: -ln of a uniform number is an exponential waiting time.
         drawn = _drawn("uniform_random", shape, self.logits, seed, min=1e-20, max=1.0)
         waiting = call("log", call("scale", call("log", drawn), -1.0))  # the least ln(waiting time) - logit wins
         return call("argmax", call("scale", _sub(waiting, self.logits), -1.0), -1)
@@ -198,6 +203,7 @@ class Categorical(Distribution):
     def entropy(self) -> Any:
         """Return the entropy, in nats, with an axis of size 1 in place of the classes."""
         logs = self._logs()
+        # From log_softmax: where a probability underflows to 0, its logarithm is still finite, and their product is 0.
         return call("scale", call("reduce_sum", _mul(call("exp", logs), logs), -1, True), -1.0)
 
     def kl_divergence(self, other: Categorical) -> Any:
@@ -233,6 +239,7 @@ class MultivariateNormalDiag(Distribution):
         self._size = size
 
     def _variances(self) -> Any:
+        # What is beside the diagonal is multiplied by 0, so that it has no gradient either.
         one = call("eye", self._size, dtype=self.scale.dtype)
         return call("reduce_sum", _mul(self.scale, one), 1)
 

@@ -196,6 +196,7 @@ class DynamicRNN:
         loop = self._now
         if self._nested is not None:
             with raised_as(FluidValueError):
+                # Inner sequences are the batch here: x is repeated for each of those in the same outer one.
                 repeated: Variable = call("sequence_expand", x, self._nested, 0)
             return repeated
         if self._table is None:

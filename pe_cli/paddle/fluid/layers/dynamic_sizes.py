@@ -111,8 +111,8 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
     ensure_defaults()
     steps, fed = (None, None) if maxlen is None else known_or_fed("sequence_mask", "maxlen", maxlen, single=True)
     if fed is None:
-        # Comparisons with lengths are in int64.
         return call("sequence_mask", x, steps, as_dtype(dtype), name)
+    # Comparisons with lengths are in int64.
     lengths = x if x.dtype == "int64" else call("cast", x, "int64")
     with raised_as(FluidValueError):
         return LayerHelper("sequence_mask", name).one("sequence_mask", {"X": lengths, "Maxlen": fed}, {"out_dtype": as_dtype(dtype)}, "Y")

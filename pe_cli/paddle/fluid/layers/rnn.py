@@ -263,6 +263,7 @@ class LSTMCell(RNNCell):
         gates = _linear([inputs, hidden], *self._weights)
         if self._gate is None and self._act is None:
             # The fused op has the usual functions; others are written out below.
+            # The op calls g what is j here: the candidate.
             facts = {"forget_bias": self._forget, "order": "igfo"}
             new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
             return new_hidden, [new_hidden, new_cell]
@@ -317,6 +318,7 @@ def rnn(
     with raised_as(FluidValueError):
         outs, finals = scan(step, [*rows, *masks], flatten(states), backwards=is_reverse)
     found = [x if time_major else _swapped(x) for x in outs]
+    # `scan` hands back flat lists: only the cell has said how its outputs are nested.
     return like(shape["out"], iter(found)), like(states, iter(finals))
 
 
@@ -333,12 +335,13 @@ def steps_that_count(x: Variable, lengths: Variable, *, time_major: bool, front:
     time = 0 if time_major else 1
     if x.shape[time] > 0:
         kept = call("sequence_mask", lengths, x.shape[time], dtype)
-        # Sizes are only known in a step: a column of the input gives the batch and the steps.
         return call("transpose", kept, [1, 0]) if front else kept
+    # Sizes are only known in a step: a column of the input gives the batch and the steps.
     axes = list(range(2, len(x.shape)))
     one = call("squeeze", call("slice", x, axes, [0] * len(axes), [1] * len(axes)), axes) if axes else x
     row = one if time_major == front else call("transpose", one, [1, 0])
     ones = call("scale", call("zeros_like", call("cast", row, "float32")), 1.0, 1.0)
+    # A running sum of ones numbers the steps from 1.
     places = call("cumsum", ones, 0 if front else 1)
     last = call("reshape", call("cast", lengths, "float32"), [1, -1] if front else [-1, 1])
     return call("cast", less_equal(places, call("elementwise_mul", ones, last)), dtype)

@@ -155,6 +155,7 @@ class BeamSearchDecoder:
         self._inside = True
         with layers.While(self._cond).block():
             yield
+            # Behind the place that this step reads, which stays as it is.
             following = layers.scale(self._counter, 1.0, 1.0)
             for value, array in self._written:
                 layers.array_write(value, array=array, i=following)
@@ -238,13 +239,16 @@ class BeamSearchDecoder:
             inputs = {}
             for name, init in self._input_var_dict.items():
                 last = self.read_array(init)
+                # Scores have a row for each sentence that is followed: inputs, and states below, are repeated to match.
                 inputs[name] = layers.sequence_expand(last, scores)
                 self.update_array(last, inputs[name])
             for name in cell.states:
                 cell.set_state(name, layers.sequence_expand(cell.get_state(name), scores))
             cell.compute_state(inputs={name: inputs.get(name, word) for name in cell.inputs})
+            # Rows take the levels of scores, by which beam_search tells the sentences of one source apart.
             chances = layers.fc(layers.lod_reset(cell.out_state(), scores), size=self._target_dict_dim, act="softmax")
             best, places = layers.topk(chances, k=self._topk_size)
+            # A sum of logarithms: the product of many probabilities would underflow.
             total = layers.elementwise_add(layers.log(best), layers.reshape(scores, [-1]), axis=0)
             chosen, chosen_scores = layers.beam_search(ids, scores, places, total, self._beam_size, self._end_id, level=0)
             cell.update_states()
@@ -263,6 +267,7 @@ class BeamSearchDecoder:
             raise FluidValueError("BeamSearchDecoder: its sentences are there behind decode()")
         if len(self._found) < 2:
             raise FluidValueError("BeamSearchDecoder: its block reads no ids or no scores", hint="read_array(init, is_ids=True)")
+        # One more than steps that count: the first words stand in front.
         count = layers.scale(self._counter, 1.0, 1.0)
         ids, scores = (first_of(self._found[name], count) for name in ("ids", "scores"))
         return layers.beam_search_decode(ids, scores, self._beam_size, self._end_id)

@@ -87,6 +87,7 @@ class StateCell:
         Raises:
             FluidValueError: there is none of that name, or the cell is in no decoder; a ValueError.
         """
+        # On first use: a decoder can begin a state in its block only, which `enter` may come before.
         if self._decoder is not None and not self._now:
             self._now = {name: self._decoder.begin_state(name, init) for name, init in self.states.items()}
         if state_name not in self._now:
@@ -124,6 +125,7 @@ class StateCell:
             wrong = f"there is no input '{unknown[0]}'" if unknown else "nothing says what a step is"
             raise FluidValueError(f"StateCell: {wrong}", hint=f"inputs are {', '.join(self.inputs)}; @cell.state_updater")
         self.get_state(self._out)
+        # Only now, so that a cell whose states cannot begin keeps its inputs.
         self.inputs.update(inputs)
         self._update(self)
 

@@ -159,6 +159,7 @@ def _run(
                 rnn.step_output(new)
             x = after[0]
             if dropout:
+                # Behind the last layer too, as in the original.
                 x = layers.dropout(x, dropout_prob=dropout, dropout_implementation=implementation)
         rnn.step_output(x)
     *states, out = rnn()
@@ -186,6 +187,7 @@ def _whole(
     outs, lasts = [], []
     for way in range(ways):
         given = [[v[i, way] for v in states] for i in range(num_layers)] if states else []
+        # Reversed, padding comes first: the mask, reversed likewise, keeps the first state until a sequence begins.
         turned = layers.reverse(x, axis=[0]) if way else x
         seen = layers.reverse(mask, axis=[0]) if way and mask is not None else mask
         out, last = _run(turned, units[way], seen, given, hidden_size, dropout, implementation)
@@ -193,6 +195,7 @@ def _whole(
         lasts.append(last)
     out = layers.concat(outs, axis=2) if ways > 1 else outs[0]
     ends = [
+        # Beside one another along the batch, directions of one layer are neighbours once that axis is cut again.
         layers.reshape(layers.concat([last[k] for last in lasts], axis=1), [num_layers * ways, -1, hidden_size])
         if ways > 1
         else lasts[0][k]
@@ -237,6 +240,7 @@ def basic_gru(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     cells = {"hidden_size": hidden_size, "gate_activation": gate_activation, "activation": activation, "dtype": dtype}
     units = _units(BasicGRUUnit, name, num_layers, bidirectional, (param_attr, bias_attr), **cells)
     first = [] if init_hidden is None else [init_hidden]
+    # The default of fluid's dropout; basic_lstm scales in training instead, as in the original.
     return _whole(input, first, hidden_size, sequence_length, batch_first, units, dropout_prob, "downgrade_in_infer")
 
 

@@ -99,6 +99,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
             raise FluidTypeError(f"server_endpoints must be a list of host:port, got {server_endpoints!r}")
         if role not in (Role.WORKER, Role.SERVER):
             raise FluidTypeError(f"role must be Role.WORKER or Role.SERVER, got {role!r}")
+        # Python's bool is an int: True would pass for process 1.
         if isinstance(current_id, bool) or not isinstance(current_id, int) or not isinstance(worker_num, int):
             raise FluidTypeError(f"current_id and worker_num must be whole numbers, got {current_id!r} and {worker_num!r}")
         count = worker_num if role == Role.WORKER else len(server_endpoints)
@@ -139,10 +140,12 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             raise FluidValueError(f"TRAINING_ROLE must be PSERVER or TRAINER, got {role!r}")
         self.servers = endpoints_of(_variable("PADDLE_PSERVERS_IP_PORT_LIST"))
         self.workers = _number("PADDLE_TRAINERS_NUM")
+        # An empty text splits into one empty name, which is no worker.
         self.trainers = [each for each in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",") if each]
         if role == "TRAINER":
             self.role, self.current_id = Role.WORKER, _number("PADDLE_TRAINER_ID")
         else:
+            # The environment gives a server no number: its place in the list is its number, the same in all processes.
             endpoint = f"{_variable('POD_IP')}:{_variable('PADDLE_PORT')}"
             if endpoint not in self.servers:
                 raise FluidValueError(f"POD_IP and PADDLE_PORT say {endpoint}, which is not in PADDLE_PSERVERS_IP_PORT_LIST")

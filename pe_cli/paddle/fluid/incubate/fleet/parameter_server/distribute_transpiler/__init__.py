@@ -133,6 +133,7 @@ class FleetTranspiler:
         role = self.role
         kind = GeoSgdTranspiler if config.geo_sgd_mode else DistributeTranspiler
         made = self._transpiler = kind(config)
+        # Before the transpiler, which edits the program in place.
         self._whole = loss.block.program.clone()
         worker = role.worker_index() if role.is_worker() else 0
         servers = self.server_endpoints(to_string=True)
@@ -141,6 +142,7 @@ class FleetTranspiler:
             endpoint = role.get_pserver_endpoints()[role.server_index()]
             self.main_program, self.startup_program = made.get_pserver_programs(endpoint)
         else:
+            # Servers may start later: `init_worker` is what waits for them.
             self.main_program, self.startup_program = made.get_trainer_program(wait_port=False), startup
             self._whole.remote_values = getattr(self.main_program, "remote_values", None)
 
@@ -188,6 +190,7 @@ class FleetTranspiler:
         scope, parameters = global_scope().root(), self.transpiler.updates.parameters
         for each in self.transpiler.kept(self.role.get_pserver_endpoints()[self.role.server_index()]):
             file = Path(folder) / each.whole
+            # A parameter without a file is an error that reading tells; state without one keeps its first value.
             if each.whole in parameters or file.is_file():
                 scope.write(each.name, rows_of(file, each))
 
