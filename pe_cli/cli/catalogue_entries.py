@@ -84,6 +84,7 @@ def things() -> Iterator[Thing]:
     ):
         for name in table.names():
             maker = table.makers[name]
+            # What follows there names the arguments, which have a table of their own.
             doc = (inspect.getdoc(maker) or "").partition("; argu")[0]
             yield Thing(kind, name, where.replace("NAME", name), doc.rstrip("."), tuple(_arguments(maker)))
     for kind, where, found in (

@@ -62,6 +62,7 @@ def command(
         assert metrics is not None, "nobody asks it to stop"
         samples = len(job.data.dataset(split))
         found, judged = _classes(job, split, matrix=confusion is not None) if classes or confusion else (None, None)
+    # Not before: every process has its part in what is measured above.
     if not job.group.leads:
         return
     if found and confusion:

@@ -94,6 +94,7 @@ def members_of(source: Source) -> list[Member]:
         return []
     groups = section.groups
     program = source.built.eval
+    # What the model's own ops write, and no optimizer, are running statistics.
     kept = {n for op in source.built.ops for n in op.output_names()}
     found = []
     for p in program.parameters():

@@ -84,6 +84,7 @@ def prepared(found: Any) -> tuple[Any, str]:
     for name, kinds in FUNCTIONS.items():
         if not hasattr(found, name):
             return None, f"the CUDA driver is too old, it has no {name}: update it to one of CUDA {needed} or later"
+        # Undeclared, addresses would be passed as C's int, and be cut to 32 bits.
         getattr(found, name).argtypes = kinds
     if found.cuDriverGetVersion(ctypes.byref(version)) == SUCCESS and version.value < LEAST_VERSION:
         return None, f"the CUDA driver is one of CUDA {_version(version.value)}, too old: update it to one of CUDA {needed} or later"

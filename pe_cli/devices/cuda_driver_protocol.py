@@ -150,6 +150,7 @@ def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:
         if isinstance(arg, Extent):
             words[i] = arg.address
         else:
+            # The driver reads as many bytes as the parameter has, from the beginning of its word.
             words[i : i + 1].view(built.number(kind))[0] = arg
     return words
 

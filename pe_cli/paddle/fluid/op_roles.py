@@ -14,6 +14,7 @@ class OpRole(IntEnum):
     RPC = 4
     Dist = 8
     LRSched = 16
+    # A bit of its own: the original adds it to Forward for the loss, and to Backward for its gradient.
     Loss = 256
 
 

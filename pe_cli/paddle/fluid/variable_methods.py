@@ -23,6 +23,7 @@ NAMES = (
 
 
 def _function(name: str) -> Any:
+    # At the call: that module imports this one.
     return getattr(importlib.import_module("pe_cli.paddle"), name)
 
 
@@ -39,6 +40,7 @@ def _operator(name: str, *, reflected: bool = False) -> Any:
     """Return the method of an operator that is a function of two variables."""
 
     def method(self: Any, other: Any) -> Any:
+        # A variable, told by what it has: its class is made of this one.
         if not hasattr(other, "block"):
             return NotImplemented
         with program_guard(self.block.program):

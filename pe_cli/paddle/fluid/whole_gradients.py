@@ -22,6 +22,7 @@ def decay_all_rows(program: Program) -> None:
         whole = block.create_var(program.unique(parameter + WHOLE), kind).name
         with program.role(op.role, op.role_vars):
             block.append_op("whole_gradient", {"Grad": gradient, "Param": parameter, "Rows": rows}, {"Out": whole}, at=op.at)
+        # Appended ops stand at the end: this one moves in front of the decay that reads it.
         block.ops.insert(block.ops.index(op), block.ops.pop())
         op.inputs["Grad"] = [whole]
         op.inputs.pop("Rows")

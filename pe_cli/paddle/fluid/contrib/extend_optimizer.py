@@ -34,12 +34,12 @@ class DecoupledWeightDecay:
         self, loss: Variable, startup_program: Program | None = None, parameter_list: Any = None, no_grad_set: Any = None
     ) -> tuple[list[Operator], Any]:
         """Append the decay and the update; arguments and results of the optimizer that is extended."""
-        # The decay stands before the update, so that both work on the parameter as the step found it.
         base: Any = self
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
             pairs = base.backward(loss, startup_program=startup, parameter_list=parameter_list, no_grad_set=no_grad_set)
             for parameter, gradient in pairs:
+                # Only a float is compared: `==` of a variable appends an op.
                 if self._coeff == 0.0 if isinstance(self._coeff, float) else False:
                     break
                 if self._decays is None or self._decays(parameter.name):
@@ -50,7 +50,7 @@ class DecoupledWeightDecay:
         program = parameter.block.program
         with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), program.name_scope("weight decay"):
             if isinstance(self._coeff, float):
-                # In one op: a coefficient that is a variable needs two.
+                # One op instead of the original's two: p (1 - c) may differ from p - c p in the last bit.
                 left = call("scale", parameter, 1.0 - self._coeff)
             else:
                 if self._coeff.dtype != parameter.dtype:

@@ -46,6 +46,7 @@ def _row(block: Block, op: Operator) -> Row | None:
     if op.type == "mul" and "fc" in op.outputs["Out"][0]:
         weight = shape("Y")
         return Row(op.type, taken[1:], made[1:], product(weight) + 1, product(weight))
+    # As in the original's table, prelu has 1 parameter, whatever its mode.
     if op.type in _POINTWISE:
         return Row(op.type, taken[1:], made[1:], int(op.type == "prelu"), product(taken[1:]))
     if op.type == "batch_norm":

@@ -49,6 +49,7 @@ def py_reader(
     program = default_main_program()
     made = []
     for shape, dtype, level in zip(shapes, dtypes, levels, strict=True):
+        # Without another batch axis: shapes of a py_reader have theirs.
         made.append(data(program.unique(name or "py_reader"), shape, False, dtype, level))
     return GeneratorLoader(made, capacity, use_double_buffer, iterable=False)
 

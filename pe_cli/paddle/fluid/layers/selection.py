@@ -20,6 +20,7 @@ def _mask(condition: Variable, like: Variable) -> Any:
     """Return a condition in the sizes of another tensor."""
     if condition.shape == like.shape:
         return condition
+    # Filled, not multiplied by 0: what is infinite or NaN would come through as NaN, and that as true.
     zeros = LayerHelper("fill_zeros").one("fill_like", {"X": call("cast", like, "float32")}, {"value": 0.0})
     # One bool for each row counts for the row's elements, aligned at the first axis; of fewer axes, at the last.
     axis = 0 if len(condition.shape) == len(like.shape) else -1
@@ -78,6 +79,7 @@ def _only_if(condition: Any) -> Iterator[None]:
     yes = Outline(block)
     yield
     yes.cut()
+    # The other branch appends nothing: variables keep what they hold.
     no = Outline(block)
     no.cut()
     with raised_as(FluidValueError):

@@ -94,6 +94,7 @@ def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, Any], nam
     found = made.run(fed, names)
     ids: dict[str, list[Array]] = {}
     for op in cut.talk:
+        # Several lookups may read one table: the ids of all of them count.
         for name, table in zip(op.inputs.get("X", ()), op.attrs["send_varnames"], strict=True):
             ids.setdefault(table, []).append(made.array(name))
     learned.step(ids)

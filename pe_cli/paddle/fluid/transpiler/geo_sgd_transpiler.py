@@ -60,7 +60,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
         deal(self._cut, self.config.split_method(self.pserver_endpoints), None)
         self._declare()
         block = self.origin_program.global_block()
-        # The op names the ids that a step looks up: only those rows of a table can have changed.
+        # The op names the ids that a step looks up, by which the communicator knows what rows of a table to send.
         attrs = {"send_varnames": self._tables(), "trainer_id": trainer_id}
         add(block, "send", {"X": self._ids()}, {"Out": [control(block)]}, attrs)
         self.trainer_startup_program = self._edit_startup()

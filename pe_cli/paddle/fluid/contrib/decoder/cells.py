@@ -124,8 +124,8 @@ class StateCell:
         if unknown or self._update is None:
             wrong = f"there is no input '{unknown[0]}'" if unknown else "nothing says what a step is"
             raise FluidValueError(f"StateCell: {wrong}", hint=f"inputs are {', '.join(self.inputs)}; @cell.state_updater")
+        # Begins the states where nothing has asked for one yet, and fails outside of a decoder.
         self.get_state(self._out)
-        # Only now, so that a cell whose states cannot begin keeps its inputs.
         self.inputs.update(inputs)
         self._update(self)
 

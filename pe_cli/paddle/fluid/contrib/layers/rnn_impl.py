@@ -13,6 +13,7 @@ from pe_cli.program.ir import Variable
 
 def _named(attr: Any, suffix: str) -> Any:
     """Return an attribute whose name, if it has one, ends with a suffix."""
+    # Under one name, the weights of all layers would be one parameter.
     return attr if getattr(attr, "name", None) is None else replace(attr, name=attr.name + suffix)
 
 

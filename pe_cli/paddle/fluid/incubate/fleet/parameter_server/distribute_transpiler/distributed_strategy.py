@@ -81,6 +81,7 @@ class DistributedStrategy:
         for name, value in config.items():
             if name not in (*LIMITS, *KNOWN):
                 raise FluidValueError(f"a trainer's runtime has no '{name}'", hint=did_you_mean(name, (*LIMITS, *KNOWN)))
+            # Other names that the original knows are taken, and have no effect.
             if name in LIMITS:
                 self._trainer_runtime_config.runtime_configs[name] = str(value)
 
