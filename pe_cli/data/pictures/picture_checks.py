@@ -149,7 +149,7 @@ def decoding() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - see open_picture
+    except Exception as error:  # noqa: BLE001 - decoders raise many kinds, and none is the reader's
         raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
 
 

@@ -150,7 +150,7 @@ def pool2d(
     around = [0] * 4 if global_pooling else edges("pool2d", pool_padding, input, pool_size, pool_stride, data_format, "pool_padding")
     attrs = {
         "pooling_type": pool_type,
-        # A global window has the size of the image, which the op finds in the step; ksize is a placeholder, and padding counts nothing.
+        # With global_pooling the op takes the image's size for its window and leaves ksize and paddings unread.
         "ksize": [1, 1] if global_pooling else pair("pool2d", "pool_size", pool_size, 1),
         "strides": pair("pool2d", "pool_stride", pool_stride, 1),
         "paddings": around[::2],
