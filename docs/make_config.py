@@ -27,7 +27,7 @@ from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
 from pe_cli.config.sections.group import GroupSection
-from pe_cli.config.sections.model import ModelSection
+from pe_cli.config.sections.model import HeadSection, ModelSection
 from pe_cli.config.sections.output import BestSection, CheckpointSection, OutputSection
 from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.run_file import RunFile
@@ -250,6 +250,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "kinds": lambda: "\n".join(f"- {word}" for word in dict.fromkeys(WORDS.values())),
     "run file": lambda: keys(RunFile),
     "model": lambda: keys(ModelSection),
+    "head": lambda: keys(HeadSection),
     "data": lambda: keys(DataSection),
     "data keys": lambda: keys(DataSections),
     "split": lambda: keys(SplitSection),

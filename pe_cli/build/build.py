@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.build.adapters import Adapted, adapt
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.decisions import Deciding, deciding
+from pe_cli.build.head import begun_anew
 from pe_cli.build.layerwise_rates import apply_depth
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
@@ -47,6 +48,7 @@ class Built:
         metrics: of all rows of an evaluation.
         deciding: what is decided on its rows.
         adapted: what `train.adapt` has added; None for nothing.
+        anew: parameters of the layer that `model.head` replaces.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Built:
     metrics: tuple[Declared, ...] = ()
     deciding: Deciding | None = None
     adapted: Adapted | None = None
+    anew: frozenset[str] = frozenset()
 
     @property
     def train(self) -> Program | None:
@@ -156,18 +159,22 @@ def build(model: ModelSpec, run: RunSpec | None = None, released: Collection[str
     return built
 
 
-def load_and_build(path: Path | str, overrides: Sequence[str] = ()) -> tuple[RunSpec, Built]:
+def load_and_build(
+    path: Path | str, overrides: Sequence[str] = (), settle: Callable[[RunSpec, Mistakes], RunSpec] | None = None
+) -> tuple[RunSpec, Built]:
     """Read a run file and its model file and make the programs: the mistakes of all three in one error.
 
     Args:
         path: the run file.
         overrides: `key=value`, as after `-o`.
+        settle: fills in what only the data tells; None where a run file that needs it is a mistake.
 
     Raises:
         PeError: any mistake; a `PeErrors` with all where there are several.
     """
     mistakes = Mistakes()
     run = read_run(Path(path), overrides, mistakes)
+    run = settle(run, mistakes) if run and settle else run
     built = build_into(run.model, run, mistakes) if run else None
     mistakes.raise_all()
     assert run is not None
@@ -190,6 +197,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     layers = Layers(train, model, mistakes)
     with program_guard(train, startup):
         layers.append_all()
+        anew = begun_anew(train, model.head, mistakes) if model.head else frozenset()
         adapted = adapt(train, run.train.adapt, mistakes) if run and run.train and run.train.adapt and not mistakes else None
         if run and run.train and run.train.by_depth and not mistakes:
             apply_depth(train, run.train.by_depth, mistakes)
@@ -210,7 +218,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
         phases = Phases(run, train, evaluation, groups.waiting, mistakes).make(wanted, {*fetches.values()}) if run else ()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     trained = phases if run and run.train else ()
-    made = Built(model.name, startup, evaluation, feeds, trained, fetches, groups.numbers, groups.waiting, adapted=adapted)
+    made = Built(model.name, startup, evaluation, feeds, trained, fetches, groups.numbers, groups.waiting, adapted=adapted, anew=anew)
     if run is None:
         return made
     references.feeds(feeds)

@@ -150,6 +150,7 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
     from pe_cli.build.build import build_into
     from pe_cli.config.error_collector import Mistakes as New
     from pe_cli.config.load import load_model, read_run
+    from pe_cli.session.data.head_classes import counted_into
 
     found = New() if mistakes is None else mistakes
     run: RunSpec | None = None
@@ -161,6 +162,7 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
         model = load_model(path)
     else:
         run = read_run(path, overrides, found)
+        run = counted_into(run, found) if run else None
         model = run.model if run else None
     # Building goes on with what was read, as far as that goes: shapes that do not fit are found beside misspelt keys.
     built = build_into(model, run, found) if model else None

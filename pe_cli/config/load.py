@@ -185,7 +185,7 @@ class _Run:
             return None
         model_path = tidy(self.path.parent / os.path.expanduser(section.file))  # noqa: PTH111 - Path's raises for no such user
         try:
-            model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
+            model = read_model(model_path, model_args, self.mistakes, section.at_of("file"), section.head)
         except PeError as error:
             self.mistakes.add(error)
             return None

@@ -11,10 +11,12 @@ from pydantic import Field, StrictBool
 from pe_cli.config.block_expansion import Expansion
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.files import read_text
+from pe_cli.config.head import with_head
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
 from pe_cli.config.scope import Scope
 from pe_cli.config.section_check import check
+from pe_cli.config.sections.model import HeadSection
 from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import DtypeName, Int, Natural
 from pe_cli.config.source import Source
@@ -40,7 +42,9 @@ class FeedDeclaration(Section):
     )
 
 
-def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Span | None = None) -> ModelSpec | None:
+def read_model(
+    path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Span | None = None, head: HeadSection | None = None
+) -> ModelSpec | None:
     """Read a model file as far as it can be read.
 
     Args:
@@ -48,6 +52,7 @@ def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Spa
         args: constants that differ from its own.
         mistakes: where errors go.
         at: place that names the file.
+        head: layer that gets another number of classes.
 
     Returns:
         None when there is nothing to compute.
@@ -59,7 +64,7 @@ def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Spa
     before = mistakes.total
     tree = parse(Source(str(path), text), mistakes)
     if isinstance(tree, MapNode):
-        return _Model(path, tree, args, mistakes).read()
+        return _Model(path, tree, args, mistakes, head).read()
     if mistakes.total == before:
         said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
         where = tree.at if tree else Source(str(path), text).span(0, 0)
@@ -75,6 +80,7 @@ class _Model:
     tree: MapNode
     given: Mapping[str, Node]
     mistakes: Mistakes
+    head: HeadSection | None = None
     values: dict[str, Node] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
 
@@ -92,6 +98,8 @@ class _Model:
         layers = self.section("layers")
         if not layers.entries and "layers" not in self.tree.entries:
             self.mistakes.say("a model needs layers", self.tree.at, "add layers: {...}")
+        if self.head is not None:
+            layers = with_head(layers, self.values, self.given, self.head, self.mistakes)
         expansion = Expansion(blocks.entries, substitution, self.mistakes)
         for name, entry in blocks.entries.items():
             expansion.check_block(name, entry.value)
@@ -105,7 +113,7 @@ class _Model:
         return ModelSpec(
             self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()},
             tuple(expansion.layers), self.fetches(substitution), scope, self.tree.at,
-            frozenset(expansion.broken | self.broken), self.metadata(),
+            frozenset(expansion.broken | self.broken), self.metadata(), self.head,
         )  # fmt: skip
 
     def name(self) -> str:

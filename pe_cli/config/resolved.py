@@ -39,7 +39,7 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     args = {key: to_data(node) for key, node in run.model.args.items()}
     data: dict[str, Any] = {
         **({"plugins": list(run.plugins)} if run.plugins else {}),
-        "model": {"file": model, **({"args": args} if args else {})},
+        "model": {"file": model, **({"args": args} if args else {}), **({"head": _dump(run.model.head)} if run.model.head else {})},
         "data": _sources(run) | _prepared(run),
         "feeds": {name: _dump(feed) for name, feed in run.feeds.items()},
     }

@@ -17,6 +17,7 @@ from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
 from pe_cli.config.sections.losses import Term
+from pe_cli.config.sections.model import HeadSection
 from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.sweep import SweepSection
@@ -123,6 +124,7 @@ class ModelSpec:
         at: place of the model.
         broken: variables whose layers could not be put in, so that what needs them stays silent.
         metadata: what an exported model says of itself: key -> text.
+        head: the layer that the run file gives another number of classes; None for none.
     """
 
     name: str
@@ -136,6 +138,7 @@ class ModelSpec:
     at: Span
     broken: frozenset[str] = frozenset()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    head: HeadSection | None = None
 
 
 @dataclass(frozen=True)

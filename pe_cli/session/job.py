@@ -33,6 +33,7 @@ from pe_cli.kernels.language import Kernel
 from pe_cli.program.epoch_attributes import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
+from pe_cli.session.data.head_classes import counted, counted_into
 from pe_cli.session.data.job_data import JobData
 from pe_cli.session.device_choice import Resources, check_room, libraries_of
 from pe_cli.session.observer import Observer
@@ -78,7 +79,7 @@ class Job:
         fitted: Fitted | None = None,
     ) -> None:
         target.use(run.executor.instructions)  # before anything compiles
-        self.run = run
+        self.run = run = counted(run) if built is None else run
         self.group = group or ProcessGroup()
         self.observer = observer if observer and self.group.leads else Observer()
         self.smoke = smoke
@@ -98,8 +99,7 @@ class Job:
         self._share()
         self.values = self.served.values(self.scope) if self.served is not None else self._values()
         self.data = JobData(self.group.dealt(run), self.built, fitted, smoke=smoke, note=self.note)
-        self._notes: list[str] = []
-        self._told: set[str] = set()
+        self._notes, self._told = list[str](), set[str]()
         self._log: Callable[[str], None] = self._notes.append
         self._made: list[weakref.ref[Executor]] = []
         self._arenas = Arenas()
@@ -127,7 +127,7 @@ class Job:
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
-        run, built = load_and_build(path, overrides)
+        run, built = load_and_build(path, overrides, counted_into)
         group = join_group(run) if join else launched_group(run) if launched else ProcessGroup()
         with group.told():
             return cls(run, observer, smoke=smoke, built=built, group=group, fitted=fitted)

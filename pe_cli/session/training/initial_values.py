@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class InitialValues:
         random: variables of the model that keep their initial values, because the file has none.
         shapes: those that it has with another shape: name, shape in the file, shape in the model.
         unread: those whose weights the file keeps in an order of axes that is not known to be the model's.
+        anew: those of the layer that `model.head` replaces, which take nothing.
     """
 
     file: str
@@ -44,11 +45,14 @@ class InitialValues:
     random: Sequence[str]
     shapes: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]
     unread: Sequence[str] = ()
+    anew: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         """Return what users should know, one line for each remark."""
         total = len(self.values) + len(self.random) + len(self.shapes) + len(self.unread)
         said = [f"start values: {len(self.values)} of {total} from {self.file}: {some(list(self.values))}"]
+        if self.anew:
+            said.append(f"begin anew, as model.head says: {some(self.anew)}")
         if self.random:
             said.append(f"not in the file, as initialised: {some(self.random)}")
         if self.unused:
@@ -62,8 +66,9 @@ class InitialValues:
 
 
 def read_initial_values(
-    section: StartSection, base: Path, types: Mapping[str, TensorType], ours: Mapping[str, Reading], new: Collection[str] = ()
-) -> InitialValues:
+    section: StartSection, base: Path, types: Mapping[str, TensorType], ours: Mapping[str, Reading], new: Collection[str] = (),
+    anew: Sequence[str] = (),
+) -> InitialValues:  # fmt: skip
     """Read a file and find what each variable takes from it.
 
     Only what a model computes with takes a value: parameters, and statistics of batch_norm; an optimizer's state, steps and rates never do.
@@ -74,6 +79,7 @@ def read_initial_values(
         types: name -> type of what a model computes with.
         ours: name -> how the model reads it; see `readings`.
         new: names that the file need not have: those of `train.adapt`.
+        anew: names that take nothing, whether the file has them or not.
 
     Raises:
         PeError: DATA; the file cannot be read, nothing in it fits, a weight may lie in two ways, or with `strict` something does not fit.
@@ -93,7 +99,7 @@ def read_initial_values(
     sources = _renamed(section, file.arrays, types)
     theirs = {name: file.arrays[source] for name, source in sources.items()}
     values, random, shapes, unread = {}, [], [], []
-    for name in _wanted(section, types):
+    for name in (name for name in _wanted(section, types) if name not in anew):
         value, kind = theirs.get(name), types[name]
         if value is None:
             random += [name] if name not in new else []
@@ -113,7 +119,7 @@ def read_initial_values(
     # Constants of a graph are no weights that somebody could miss.
     if file.graph is not None:  # whole numbers are sizes and axes of its nodes
         left = [n for n in left if theirs[n].dtype.kind == "f"]
-    found = InitialValues(str(path), values, left, random, shapes, unread)
+    found = InitialValues(str(path), values, left, random, shapes, unread, anew)
     _check_fits(found, path, section, list(theirs), types, strict=section.strict if section.strict is not None else not file.own)
     return found
 
@@ -136,7 +142,7 @@ def _check_fits(
     # A file of elsewhere has to fit whole, unless somebody says otherwise: a silent rest of random weights trains, and badly.
     if strict and (found.random or (found.unused and section.only is None) or found.shapes or found.unread):
         why = "train.init.strict is true" if section.strict else "a file of elsewhere is to fit"
-        text = f"{path}: {why}, and {'; '.join(found.lines()[1:])}"
+        text = f"{path}: {why}, and {'; '.join(replace(found, anew=()).lines()[1:])}"
         hint = "rename or match them, or name in only what takes a value" + ("" if section.strict else "; strict: false names them alone")
         raise PeError(text, code=ExitCode.DATA, at=section.at_of("strict"), hint=hint)
 
@@ -173,9 +179,10 @@ def start_of(section: StartSection, base: Path, built: Built) -> InitialValues:
         PeError: see `read_initial_values`.
     """
     made = {name for op in built.startup.top_ops for name in op.output_names()}
+    anew = sorted(built.anew & made)
     types = {v.name: v.type for v in built.eval.persistables() if v.name in made}
     new = built.adapted.new if built.adapted is not None else ()
-    return read_initial_values(section, base, types, readings(built.eval, list(types)), new)
+    return read_initial_values(section, base, types, readings(built.eval, list(types)), new, anew)
 
 
 def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:

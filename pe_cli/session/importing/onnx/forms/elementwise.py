@@ -231,14 +231,30 @@ def binarizer(node: Node) -> Value:
     return kept(node, x, "cast", x=above, dtype=x.dtype)
 
 
-@form("Identity", "Dropout")
-def identity(node: Node) -> list[Value | None]:
-    if node.op == "Dropout":
-        if node.has(2) and bool(node.const(2, "training_mode").any()) and node.number("ratio", 1, 0.5) != 0:
-            raise Unimportable("it drops values in evaluation, too", "export the model for evaluation")
-        node.emitter.note("Dropout passes its input on, as in evaluation; a layer of type dropout brings it back")
-        if node.wants(1):
-            x = node.var(0)
-            same, other = (node.mid(type, f"mask_{type}", x=x, y=x, dims=x.dims) for type in ("equal", "not_equal"))
-            return [x, node.mid("logical_or", "mask", x=same, y=other, dims=x.dims)]
-    return [node.value(0), None]
+@form("Identity")
+def identity(node: Node) -> Value:
+    return node.value(0)
+
+
+@form("Dropout")
+def dropout(node: Node) -> list[Value | None]:
+    """Return a layer that drops values in training, and passes them on in evaluation, as the file does.
+
+    Raises:
+        Unimportable: the file drops them in evaluation, too.
+    """
+    held = node.value(0)
+    ratio = node.number("ratio", 1, 0.5)
+    if node.has(2) and bool(node.const(2, "training_mode").any()) and ratio != 0:
+        raise Unimportable("it drops values in evaluation, too", "export the model for evaluation")
+    if not 0 <= ratio <= 1:
+        raise Unimportable(f"its ratio {ratio} is not within 0 and 1")
+    x = held
+    if ratio and held.constant is None and held.sizes is None and held.dtype in FLOATS:
+        x = kept(node, held, "dropout", x=held, dropout_prob=float(f"{ratio:.7g}"), dropout_implementation="upscale_in_train")
+        node.emitter.note("Dropout drops values in training; in evaluation it passes them on, as in the file")
+    if not node.wants(1):
+        return [x, None]
+    x = node.var(0) if x is held else x
+    same, other = (node.mid(type, f"mask_{type}", x=x, y=x, dims=x.dims) for type in ("equal", "not_equal"))
+    return [x, node.mid("logical_or", "mask", x=same, y=other, dims=x.dims)]
