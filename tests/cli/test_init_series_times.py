@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pe_cli.session.starters.series_times import _step
 from tests.cli.conftest import Pe
 from tests.rotation import on_its_day
 
@@ -91,3 +92,12 @@ def test_an_irregular_series_is_forecast(pe: Pe, tmp_path):
     (row,) = csv.DictReader(io.StringIO(said.out))
     assert row["when"] == "2023-04-11", "the last of 100 days"
     assert 60 < float(row["n"]) < 140
+
+
+def test_more_than_a_thousand_series_of_irregular_times():
+    days = np.random.default_rng(5).uniform(0, 200, 1500 * 80)
+    series = np.repeat(np.arange(1500), 80)
+    mixed = np.random.default_rng(0).permutation(len(days))
+    few = mixed[series[mixed] < 300]
+    found = _step(days[mixed] * 86400, series[mixed])  # steps of a day, of which a third has a row, would not do
+    assert found == _step(days[few] * 86400, series[few])

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.layers.loss.sampled_losses import nce
+from pe_cli.layers.tensor.data import data
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
@@ -148,6 +152,11 @@ def test_classes_are_drawn_as_often_as_expected(sampler):
     drawn, expected = found["Samples"][:, 1:], found["Expected"][:, 1:]
     for k in np.unique(drawn):
         np.testing.assert_allclose((drawn == k).mean(), expected[drawn == k][0] / 5, atol=0.02)
+
+
+def test_no_class_is_not_the_default_number_of_classes():
+    with program_guard(Program(), Program()), pytest.raises(PeError, match="needs 2 classes and 1 sample, got 9 and 0"):
+        nce(data("x", [-1, 3]), data("k", [-1, 1], dtype="int64"), num_total_classes=9, num_neg_samples=0)
 
 
 def test_center_loss_moves_the_centers_that_are_there(rng):

@@ -45,6 +45,8 @@ def test_what_does_not_fit_is_told():
         LayerHelper("mine", input=[x, y]).input_dtype()
     with pytest.raises(TypeError, match="act is 3"):
         LayerHelper("mine", act=3).append_activation(x)
+    with pytest.raises(ValueError, match="no activation"):
+        LayerHelper("mine", act="rleu").append_activation(x)
     with pytest.raises(ValueError, match="2 param_attr for 3"):
         LayerHelper("mine", param_attr=[None, None]).multiple_param_attr(3)
 

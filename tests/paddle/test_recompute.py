@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import numpy as np
@@ -57,3 +58,10 @@ def test_checkpoints_that_are_none():
             optimizer.minimize(loss)
         with pytest.raises(NotImplementedError, match="loaded from files"):
             optimizer.load({})
+
+
+def test_it_is_copied():
+    made = copy.copy(fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.25)))
+    assert made.type == made._optimizer.type
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        made.nothing_like_it  # noqa: B018 - the attribute is asked for

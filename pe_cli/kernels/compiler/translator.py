@@ -326,7 +326,8 @@ class Translator(Expressions):
             held = self.b, self.env, self.returned
             self.b, self.returned, kinds = DRY, [], dict(self.env)
             for _ in range(MOST_ROUNDS):
-                self.env, before = dict(kinds), kinds
+                # A round may end by continue, break or return; the next one begins alive all the same.
+                self.env, self.dead, before = dict(kinds), False, kinds
                 turn(None, None)
                 again, _ = self._round(statement, begin, None)
                 kinds = self._joined(before, *(env for _, env in again))

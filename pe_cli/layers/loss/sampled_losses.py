@@ -35,7 +35,7 @@ def nce(
         sample_weight: [batch, 1], what each row counts.
         param_attr: of the classes' rows, [num_total_classes, width]; Xavier by default.
         bias_attr: of their biases, [num_total_classes, 1]; 0 by default; False for none.
-        num_neg_samples: classes that are drawn for each row; 10 by default.
+        num_neg_samples: classes that are drawn for each row, at least 1; 10 by default.
         name: prefix of the names of the parameters.
         sampler: uniform; log_uniform, where small classes are drawn more often; or custom_dist.
         custom_dist: with that, the probability of each class.
@@ -55,7 +55,7 @@ def nce(
     if (sampler == "custom_dist") != (custom_dist is not None):
         raise helper.error("nce: custom_dist goes with sampler: custom_dist, and only with it")
     helper.check_rank(input, "input", 2, "[batch, width]")
-    drawn, width, truths = num_neg_samples or 10, input.shape[1], label.shape[-1]
+    drawn, width, truths = 10 if num_neg_samples is None else num_neg_samples, input.shape[1], label.shape[-1]
     w = helper.parameter(param_attr, (num_total_classes, width), input.dtype)
     bias = None if bias_attr is False else helper.parameter(bias_attr, (num_total_classes, 1), input.dtype, is_bias=True)
     shares = None

@@ -168,12 +168,14 @@ class LayerHelper:
 
         Raises:
             FluidTypeError: another form; a TypeError.
+            FluidValueError: there is no such activation, or it does not take the arguments; a ValueError.
         """
         act = self.kwargs.get("act")
         if act is None:
             return input_var
         if isinstance(act, str):
-            return self._core.activate(input_var, act)
+            with raised_as(FluidValueError):
+                return self._core.activate(input_var, act)
         if not isinstance(act, dict) or "type" not in act:
             raise FluidTypeError(f"{self.layer_type}: act is {act!r}", hint="a name, or {'type': name, ...}")
         with raised_as(FluidValueError):

@@ -104,5 +104,7 @@ class RecomputeOptimizer:
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def __getattr__(self, name: str) -> Any:
-        # Whatever else scripts ask of an optimizer, the wrapped one answers.
+        # Whatever else scripts ask of an optimizer, the wrapped one answers; there is none yet in what copy and pickle make.
+        if name == "_optimizer":
+            raise AttributeError(name)
         return getattr(self._optimizer, name)

@@ -144,12 +144,14 @@ def _step(times: NDArray[np.float64], series: NDArray[np.int64]) -> tuple[str, s
     if not len(apart) or (apart == 0).mean() > TWICE:
         return None
     apart = apart[apart > 0]
+    # In that order the rows of a series are neighbours: its times go from that of the first to that of the last.
+    begins = np.flatnonzero(np.diff(series[order], prepend=-1))
+    lasts = np.append(begins[1:], len(order)) - 1
     for name, every, seconds in STEPS:
         steps = np.floor(times / seconds).astype(np.int64)
         filled = len(np.unique(np.stack([series, steps]), axis=1)[0])
-        ends = [(steps[series == one].min(), steps[series == one].max()) for one in np.unique(series)[:1000]]
-        spans = [int(high - low) + 1 for low, high in ends]
-        if seconds >= np.median(apart) / 2 and filled >= FILLED * sum(spans):
+        spans = steps[order[lasts]] - steps[order[begins]] + 1
+        if seconds >= np.median(apart) / 2 and filled >= FILLED * int(spans.sum()):
             return (name, every, int(np.median(spans))) if np.median(spans) >= FEWEST else None
     return None
 

@@ -162,12 +162,21 @@ def rounds(x: PtrI64, y: PtrF64, out: PtrF64, n: Int):  # noqa: C901 - a loop of
         out[3] += steps
 
 
+def kinds_of_two_rounds_ago(x: PtrI64, y: PtrF64, out: PtrF64, n: Int):
+    a, b = x[0], 0
+    for i in range(3):
+        out[i] = b
+        b = a
+        a = y[0]
+        continue
+
+
 def helpers(x: PtrI64, y: PtrF64, out: PtrF64, n: Int):
     out[0], out[1] = twice(both, x[0], 3)
     out[2], out[3] = twice(both, y[0], y[1])
 
 
-PROGRAMS = [whole_numbers, real_numbers, ways_through, rounds, helpers]
+PROGRAMS = [whole_numbers, real_numbers, ways_through, rounds, kinds_of_two_rounds_ago, helpers]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
