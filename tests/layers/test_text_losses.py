@@ -154,6 +154,16 @@ def test_classes_are_drawn_as_often_as_expected(sampler):
         np.testing.assert_allclose((drawn == k).mean(), expected[drawn == k][0] / 5, atol=0.02)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-14)])
+def test_the_cost_of_a_label_that_is_seldom_drawn_has_all_its_digits(dtype, tolerance):
+    z = np.concatenate([np.linspace(-80, 80, 33), [-300, -100, 100, 300]]).astype(dtype).reshape(-1, 1)
+    for often in (1e-12, 1e-9, 1e-6, 0.3, 5.0):
+        b = np.full_like(z, often)
+        with np.errstate(over="ignore"):
+            exact = np.logaddexp(0, np.log(b.astype("float64")) + np.logaddexp(0, -z.astype("float64")))
+        np.testing.assert_allclose(run_op("nce_cost", {"Logits": z, "Expected": b}), exact, rtol=tolerance)
+
+
 def test_no_class_is_not_the_default_number_of_classes():
     with program_guard(Program(), Program()), pytest.raises(PeError, match="needs 2 classes and 1 sample, got 9 and 0"):
         nce(data("x", [-1, 3]), data("k", [-1, 1], dtype="int64"), num_total_classes=9, num_neg_samples=0)

@@ -12,7 +12,7 @@ from pe_cli.kernels.cuda.language import deal
 from pe_cli.kernels.cuda.math import quotient
 from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.math.random import uniform
-from pe_cli.kernels.math.vector_math import exp, log1p
+from pe_cli.kernels.math.vector_math import exp, log, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.label_checks import classes, report
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering, Numbers
@@ -175,9 +175,11 @@ def sample_classes_cpu(o: Lowering) -> None:
 
 @helper
 def _true_cost(z, b):
-    """Return ln(1 + b / sigmoid(z))."""
-    # By the sign of z, so that exp never overflows.
-    return log1p(b + b * exp(-z)) if z >= T(0) else log1p(b + (T(1) + b) * exp(z) - T(1)) - z if b > T(0) else T(0)
+    """Return ln(1 + b / sigmoid(z)) = ln(1 + b + b exp(-z))."""
+    share = b * exp(-z)
+    # A small cost has all its digits in the first form. The second is for what overflows there; it subtracts, but from a large cost.
+    large = log(b + (T(1) + b) * exp(z)) - z
+    return (log1p(b + share) if share <= T(1e30) else large) if b > T(0) else T(0)
 
 
 @kernel

@@ -65,8 +65,13 @@ def softmax_loss_back_cuda(p: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n:
     r = first_row()
     while r < rows:
         k = label[r]
-        share = T(0) if k == ignored or k < 0 or k >= n else g[r]
         j, end, at = r * n + cuda.threadIdx.x, r * n + n, r * n + k
+        if k == ignored or k < 0 or k >= n:
+            # Not multiplied by 0: the row of an ignored label may hold NaN.
+            while j < end:
+                dx[j] = T(0)
+                j += LANES
+        share = g[r]
         while j < end:
             dx[j] = share * (p[j] - (T(1) if j == at else T(0)))
             j += LANES
