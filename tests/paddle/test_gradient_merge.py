@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,10 @@ def test_what_is_refused():
     loss = L.mean(fluid.embedding(ids, [5, 2], is_sparse=True))
     with pytest.raises(FluidValueError, match="no row-sparse gradient"):
         O.GradientMergeOptimizer(O.SGD(0.1), 2).minimize(loss)
+
+
+def test_it_is_copied():
+    made = copy.copy(O.GradientMergeOptimizer(O.SGD(0.25), 3))
+    assert (made.k_steps, made.type) == (3, O.SGD(0.25).type)
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        made.nothing_like_it  # noqa: B018 - the attribute is asked for

@@ -173,8 +173,9 @@ def _orientation(image: Image) -> int:
     if "exif" not in image.info:
         return 1
     try:
-        found = image.getexif().get(0x0112, 1)
-    except Exception:  # noqa: BLE001 - damaged EXIF data says nothing
+        with decoding():
+            found = image.getexif().get(0x0112, 1)
+    except Unreadable:  # damaged EXIF data says nothing
         return 1
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 

@@ -121,6 +121,7 @@ def open_picture(file: IO[bytes], formats: tuple[str, ...] = FORMATS) -> Image:
 
     Raises:
         Unreadable: it has none of the formats, or claims too large a size.
+        MemoryError, OSError: see `decoding`.
     """
     head = file.read(32)
     size = file.seek(0, os.SEEK_END)
@@ -132,25 +133,33 @@ def open_picture(file: IO[bytes], formats: tuple[str, ...] = FORMATS) -> Image:
     if kind == "WEBP":  # its plugin makes room for all pixels at once
         _check_size(*_webp_size(head), size)
     # From the header alone, before its decoder takes memory.
-    try:
-        image: Image = _plugins()[kind](file)
-    except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
-        raise Unreadable(Broken(f"has a broken header: {said(error)}", COPY)) from None
+    plugin = _plugins()[kind]
+    with decoding("has a broken header"):
+        image: Image = plugin(file)
     _check_size(*image.size, size)
     return image
 
 
 @contextmanager
-def decoding() -> Iterator[None]:
-    """Decode pictures inside.
+def decoding(wrong: str = "is cut off or damaged") -> Iterator[None]:
+    """Let a decoder work inside: what it raises says that the picture is wrong.
+
+    Args:
+        wrong: what that is, in a sentence that begins with the file.
 
     Raises:
-        Unreadable: the decoder has found one to be cut off or damaged.
+        Unreadable: the decoder does not take the picture.
+        MemoryError, OSError: there is no memory, or the system does not give the file, of which the picture may be right.
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - decoders raise many kinds, and none is the reader's
-        raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # what a decoder raises of foreign bytes is not listed anywhere
+        # Only errors of the system have a number; Pillow's own OSErrors have a text alone.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise Unreadable(Broken(f"{wrong}: {said(error)}", COPY)) from None
 
 
 @functools.cache

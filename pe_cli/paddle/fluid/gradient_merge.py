@@ -151,7 +151,10 @@ class GradientMergeOptimizer:
         return block.var(name)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["inner_optimizer"], name)
+        # Whatever else scripts ask of an optimizer, the wrapped one answers; there is none yet in what copy and pickle make.
+        if name == "inner_optimizer":
+            raise AttributeError(name)
+        return getattr(self.inner_optimizer, name)
 
 
 def _zeros(name: str, kind: TensorType, startup: Program, of: Any = None, block: Any = None) -> Variable:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import resource
 import struct
+import subprocess
+import sys
 import threading
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from pe_cli.data.pictures import decode
 from pe_cli.data.pictures.decode import Recipe, read
 from pe_cli.data.pictures.picture_checks import (
     BUDGET,
@@ -91,6 +96,36 @@ def test_a_picture_of_the_longest_side_is_resized(size, tmp_path):
     Image.fromarray(pixels).save(tmp_path / "a.png")
     found = read(str(tmp_path / "a.png"), Recipe((2, 2)))
     assert found.astype(int).mean(axis=(0, 1)) == pytest.approx(pixels.mean(axis=(0, 1)), abs=1)
+
+
+def test_too_little_memory_is_no_fault_of_the_picture(tmp_path):
+    Image.new("RGB", (4000, 4000)).save(tmp_path / "a.png", compress_level=1)  # 64 MB of pixels, a good file
+    limited = f"""
+import pathlib, resource, sys
+from pe_cli.data.pictures.decode import Recipe, header, read, stamp
+path = {str(tmp_path / "a.png")!r}
+print(header(path, "rgb", stamp(path)))
+taken = 1024 * int(next(line.split()[1] for line in pathlib.Path("/proc/self/status").open() if line.startswith("VmSize")))
+resource.setrlimit(resource.RLIMIT_AS, (taken + (16 << 20),) * 2)
+read(path, Recipe((8, 8)))
+"""
+    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, check=False)
+    assert done.stdout == "Header(height=4000, width=4000, notes=())\n", done.stderr
+    assert done.stderr.splitlines()[-1] == "MemoryError"
+
+
+def test_a_file_that_the_system_does_not_give_is_not_damaged(tmp_path, monkeypatch):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+
+    class Failing(io.BytesIO):
+        def read(self, *size):
+            if self.tell() > 40:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(*size)
+
+    monkeypatch.setattr(decode, "opened", lambda path: Failing(Path(path).read_bytes()))
+    with pytest.raises(Unreadable, match="cannot be read: input/output error"):
+        read(str(tmp_path / "a.png"), Recipe(None))
 
 
 def test_a_jpeg_of_many_scans_is_refused(tmp_path):
