@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from pe_cli.core.encoding import Cast, Check, Fill, Lane, Source, Standardise, Step, Wave
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
+from pe_cli.data.columns.number_fit import ScaleState
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 
@@ -72,13 +73,9 @@ class DateOptions(ColumnOptions):
         return parts
 
 
-class DateState(BaseModel):
+class DateState(ScaleState):
     """What a date column has learned: mean and deviation of the parts that do not come around again."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
-
-    shift: list[float]
-    divisor: list[float]
     first: str
     last: str
 

@@ -35,6 +35,7 @@ from pe_cli.data.columns.number_fit import (
     fit_numbers,
     is_missing,
     numbers_of,
+    scale_of,
 )
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
@@ -135,7 +136,8 @@ class Number(ColumnType[NumberOptions]):
 
     def decode(self, options: NumberOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
         """Undo the scale and the logarithm."""
-        found: NDArray[Any] = np.asarray(values, np.float64) * np.asarray(state["divisor"]) + np.asarray(state["shift"])
+        shift, divisor = scale_of(state, np.shape(values))
+        found: NDArray[Any] = np.asarray(values, np.float64) * divisor + shift
         if options.transform:
             with np.errstate(over="ignore"):
                 found = np.exp(found) - ADDED[options.transform]
@@ -287,8 +289,9 @@ def apply_scale(
     if transform:
         values += ADDED[transform]
         np.log(values, out=values)
-    values -= np.asarray(state["shift"])
-    values /= np.asarray(state["divisor"])
+    shift, divisor = scale_of(state, values.shape)
+    values -= shift
+    values /= divisor
     # Told afterwards, with the row, by whoever wrote the value.
     with np.errstate(over="ignore"):
         out[...] = values

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pe_cli.config.sections.value_types import Number
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow
 from pe_cli.data.column import ColumnOptions, Context, State
 from pe_cli.data.dataset import Array
@@ -86,18 +86,42 @@ class NumberOptions(WrittenOptions):
         return self
 
 
-class NumberState(BaseModel):
-    """What a number column has learned: `(value - shift) / divisor`, element by element."""
+class ScaleState(BaseModel):
+    """A scale that a column has learned: `(value - shift) / divisor`, element by element."""
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
+    shift: list[float] = Field(min_length=1)
+    divisor: list[Divisor]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.shift) != len(self.divisor):
+            raise ValueError("shift and divisor must be as many numbers")
+        return self
+
+
+class NumberState(ScaleState):
+    """What a number column has learned."""
+
     fill: float | None
-    shift: list[float]
-    divisor: list[float]
     dtype: Literal["float32", "float64", "int64"]
     low: float
     high: float
     missing: int
+
+
+def scale_of(state: State, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return shift and divisor for numbers of a shape.
+
+    Raises:
+        PeError: DATA; they were learned of another number of numbers per row.
+    """
+    count = len(state["shift"])
+    if count not in (1, *shape[-1:]):
+        text = f"a scale that was learned of {count} numbers per row does not fit numbers of shape {list(shape)}"
+        raise PeError(text, hint="take another checkpoint of the run", code=ExitCode.DATA)
+    return np.asarray(state["shift"]), np.asarray(state["divisor"])
 
 
 def numbers_of(context: Context, source: str, notation: Notation = PLAIN) -> Numbers:

@@ -172,7 +172,8 @@ def _build(made: _Made, state: Any) -> None:
         raise ValueError("an array has no state")
     _, shape, kind, fortran, data = state
     sized = isinstance(shape, tuple) and len(shape) <= 8 and all(isinstance(size, int) and size >= 0 for size in shape)
-    if not sized or not isinstance(kind, _Made) or kind.what != _DTYPE or not isinstance(data, bytes):
+    # The class of element types itself may stand where one of them has to.
+    if not sized or not isinstance(kind, _Made) or kind.what != _DTYPE or not kind.code or not isinstance(data, bytes):
         raise ValueError("an array has no numbers")
     type_ = np.dtype(kind.order + kind.code)
     if math.prod(shape) * type_.itemsize != len(data):
