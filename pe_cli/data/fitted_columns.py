@@ -7,6 +7,7 @@ The state of every column, as JSON that people can read. A list of more than `LO
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -276,8 +277,8 @@ def _dumps(value: Any, rows: bool = False) -> bytes:
 
 def _loads(data: bytes, path: str) -> Any:
     try:
-        # Python would take NaN and Infinity.
-        value = json.loads(data, parse_constant=_constant)
+        # Python would take UTF-16, bytes that are half of a surrogate pair, NaN, Infinity, and 1e999 for an infinity.
+        value = json.loads(data.decode("utf-8-sig"), parse_constant=_constant, parse_float=_finite)
         if b"\\u" in data:  # half of a surrogate pair is JSON, but no text that could be written again
             json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -287,6 +288,13 @@ def _loads(data: bytes, path: str) -> Any:
 
 def _constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:24]} is larger than a number can be")
+    return found
 
 
 def _error(message: str, hint: str | None) -> PeError:

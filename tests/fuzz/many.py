@@ -23,6 +23,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.cpu.no_op import nothing
 from tests.fuzz import bounds, damage, messages, programs, requests
 from tests.fuzz.damage import words
 from tests.fuzz.grammars import GRAMMARS
@@ -192,7 +194,7 @@ def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("seed")
     reader.add_argument("count", type=int)
-    reader.add_argument("kinds", nargs="*", default=[*binaries(), *texts(), *GRAMMARS])
+    reader.add_argument("kinds", nargs="*", default=list(dict.fromkeys([*binaries(), *texts(), *GRAMMARS])))
     reader.add_argument("--first", type=int, default=0, help="number of the first input")
     reader.add_argument("--found", type=Path, default=Path(tempfile.gettempdir(), "pe-fuzz-found"))
     given = reader.parse_args()
@@ -200,6 +202,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     bounds.ROUGHLY = True
     at, failed = mmap.mmap(-1, 8), False
+    assert Instance(nothing).key  # the processor is asked now and not while an input is watched
     with tempfile.TemporaryDirectory() as root:
         for kind in given.kinds:
             folder = Path(root, kind).resolve()
