@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pe_cli.build.insertion import Insertion
 from pe_cli.build.low_rank import LowRank, beside, why_not
@@ -11,6 +10,7 @@ from pe_cli.build.parameter_patterns import Matching, fits
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.sections.adapt import AdaptSection, listed
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.patterns import nearest
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper, activations

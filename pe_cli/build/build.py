@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pe_cli.build.adapters import Adapted, adapt
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.decisions import Deciding, deciding
 from pe_cli.build.head import begun_anew
@@ -23,12 +23,16 @@ from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.spec import ModelSpec, PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.lod_resolution import resolve
 from pe_cli.metrics.define import Declared
 from pe_cli.optim.average import MovingAverage
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Operator, Program, Variable
+
+if TYPE_CHECKING:
+    from pe_cli.build.adapters import Adapted
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     with program_guard(train, startup):
         layers.append_all()
         anew = begun_anew(train, model.head, mistakes) if model.head else frozenset()
-        adapted = adapt(train, run.train.adapt, mistakes) if run and run.train and run.train.adapt and not mistakes else None
+        adapted = _adapted(train, run, mistakes)
         if run and run.train and run.train.by_depth and not mistakes:
             apply_depth(train, run.train.by_depth, mistakes)
         groups = apply_groups(train, run.train.groups, mistakes, released) if run and run.train and not mistakes else Groups()
@@ -227,6 +231,14 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     # Only where no mistake was found: what was left out because of one would be reported as missing.
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
     return replace(made, metrics=metrics, deciding=None if mistakes else deciding(run, evaluation, mistakes))
+
+
+def _adapted(train: Program, run: RunSpec | None, mistakes: Mistakes) -> Adapted | None:
+    if run is None or run.train is None or run.train.adapt is None or mistakes:
+        return None
+    from pe_cli.build.adapters import adapt
+
+    return adapt(train, run.train.adapt, mistakes)
 
 
 def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.metrics.decisions import DecisionSettings
 from pe_cli.metrics.thresholds import Rule
 from pe_cli.ops.define.traits import Compares, Says, ToProbabilities

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pe_cli.build.insertion import Insertion
 from pe_cli.config.sections.adapt import AdaptSection
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.traits import Weight

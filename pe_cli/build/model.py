@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.build.regions import BrokenError, append_region
@@ -16,6 +16,7 @@ from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import NUMBERS, TensorType
 from pe_cli.layers.define.registry import LayerArg, LayerDef, find
 from pe_cli.program.ir import Program, Variable

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pe_cli.build.parameter_patterns import Matching
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.period import Period
 from pe_cli.config.sections.group import GroupSection
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Parameter, Program
 

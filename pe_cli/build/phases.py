@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pe_cli.build.parameter_patterns import Matching
 from pe_cli.build.recompute import set_checkpoints
@@ -14,6 +14,7 @@ from pe_cli.config.sections.losses import Term
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.gradient_accumulation import PartPrograms, add_up
 from pe_cli.optim.gradient_norms import gradient_norms

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.build.values import WORDS, argument_of, convert, meant, steps_of
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, origin_notes, to_data
 from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.registry import KINDS
 from pe_cli.optim.clip import CLIPS
 from pe_cli.optim.optimizers import OPTIMIZERS

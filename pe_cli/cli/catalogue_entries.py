@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.yaml_inline import flow
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ import click
 
 from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pe_cli.build.build import Built

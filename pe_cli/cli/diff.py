@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from pe_cli.cli.common import json_option, path_argument
 from pe_cli.cli.terminal_text import echo
+from pe_cli.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pe_cli.io.history import Run

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pe_cli.cli.common import Source
 from pe_cli.config.nodes import ScalarNode, find
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.traits import Counted, View
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: What `pe launch` tells: number of the process, processes, host:port of the servers, with commas, and a word that no other group has.
 RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, is_local
+from pe_cli.core.lazy_dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 #: Puts two arrays of one shape together, in any grouping with the same result.

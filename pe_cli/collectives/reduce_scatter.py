@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pe_cli.collectives.protocol import Array, Parts
 from pe_cli.collectives.tree_reduce import Links, seat
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from pe_cli.collectives.protocol import Array, Join, left
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Before each message in a block of several: rank of its process, and bytes.
 _FRAME = struct.Struct("<IQ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pe_cli.config.error_collector import Mistakes, TooLargeError
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, origin_notes
@@ -12,6 +12,7 @@ from pe_cli.config.scope import COMPLETE, Scope
 from pe_cli.config.spec import ArgSpec, BodySpec, LayerSpec, RegionSpec
 from pe_cli.config.substitute import Substitution
 from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 
 MAX_LAYERS = 20_000
 MAX_CALLS = 32

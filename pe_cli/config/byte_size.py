@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _TEXT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) *(KB|MB|GB|TB|KiB|MiB|GiB|TiB)")

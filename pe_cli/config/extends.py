@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pe_cli.config.error_collector import Mistakes, TooLargeError
@@ -14,6 +14,7 @@ from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.config.substitute import names_in
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Files that extend one another in a chain, and files that one run file is made of.
 MAX_CHAIN = 8

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -39,6 +38,7 @@ from pe_cli.config.split_checks import split_mistakes
 from pe_cli.config.substitute import literal
 from pe_cli.config.sweep_checks import sweep_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
 AnySection = TypeVar("AnySection", bound=Section)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pydantic import Field, StrictBool
@@ -23,6 +23,7 @@ from pe_cli.config.source import Source
 from pe_cli.config.spec import FeedSpec, ModelSpec
 from pe_cli.config.substitute import Substitution
 from pe_cli.core.errors import Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Levels of sequences that a feed may declare.
 MAX_LEVELS = 8

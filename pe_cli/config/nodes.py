@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from pe_cli.config.yaml_scalars import Value, show
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Limits on what a file may hold, after aliases and `${...}` have been put in; no unit but bytes.
 MAX_BYTES = 1 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.extends import long_form
@@ -11,6 +11,7 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, desc
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 
 _MOST_PARTS = 20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import yaml
@@ -13,6 +13,7 @@ from pe_cli.config.source import BREAK, UNPRINTABLE, Source
 from pe_cli.config.yaml_errors import explain_syntax
 from pe_cli.config.yaml_scalars import resolve
 from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 def decode(raw: bytes, file: str) -> str:

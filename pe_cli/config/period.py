@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 Unit = Literal["step", "epoch", "second", "minute", "hour"]
 _TEXT = re.compile(r"([1-9][0-9]{0,11}) +(step|epoch)s?")

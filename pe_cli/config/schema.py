@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.config.block_expansion import NEEDED, REGIONS
@@ -11,6 +11,7 @@ from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.sections.data import DataSection
 from pe_cli.config.sections.run_file import RunFile
 from pe_cli.config.sections.section import Section
+from pe_cli.core.lazy_dataclass import dataclass
 
 Json = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

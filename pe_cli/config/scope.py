@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pe_cli.config.nodes import Lookup, Node, ScalarNode
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,7 @@ from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
 #: Name of the weighted sum of several losses, as a metric and as a variable.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 Scale = Literal["log", "uniform", "int"]
 #: Values that a list of choices may have.

@@ -6,9 +6,10 @@ Column types and feeds say it in these steps; what writes models for other runti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.core.value_class import Value
 

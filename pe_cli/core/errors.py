@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: What steers a terminal, turns the direction of text, or has no bytes in UTF-8.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -11,7 +11,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.encoding import Lane, Step
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.data.fields import Field, Rows
 from pe_cli.data.notation import PLAIN, Notation

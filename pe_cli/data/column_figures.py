@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from pe_cli.data.column import Context
 from pe_cli.data.columns.bag import items_of_cell
 from pe_cli.data.columns.date import parse
-from pe_cli.data.columns.mask import pixel_shares
 from pe_cli.data.dataset import Dataset, sequence_fields
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted_columns import FittedColumn
@@ -285,6 +285,8 @@ def _image(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitte
 
 
 def _mask(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
+    from pe_cli.data.columns.mask import pixel_shares
+
     context = Context(parts[0].table, source)
     note = pixel_shares(fitted.checked, fitted.state, context, parts[0].chosen) if fitted is not None else ""  # type: ignore[arg-type]
     return replace(facts, note=note, missing=_missing(source, parts, _empty))
@@ -339,9 +341,7 @@ def field_facts(facts: ColumnFacts, dataset: Dataset) -> ColumnFacts:
         found.add(batch[facts.name])
         if sequences:
             lengths.append(np.diff(batch[offsets_name(facts.name, 0)]))
-    made = found.told(
-        replace(facts, kind=f"{kind}{' in sequences' if sequences else ''}"), kind.size == 1 and not sequences
-    )
+    made = found.told(replace(facts, kind=f"{kind}{' in sequences' if sequences else ''}"), kind.size == 1 and not sequences)
     if not sequences:
         return made
     value = made.figures

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.encoding import Affine, Cast, Check, OneHot, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import DTYPES, FLOATS, TensorType
 from pe_cli.data.dataset import Array
 

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from pe_cli.config.pydantic_messages import wanted
 from pe_cli.core.encoding import ChannelsFirst, Count, Lane, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, State, discover
 from pe_cli.metrics.decisions import Decision

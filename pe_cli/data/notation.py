@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Signs that may stand between thousands, and what is written for each of them.
 GROUPS = {".": ".", ",": ",", "'": "'\N{RIGHT SINGLE QUOTATION MARK}", " ": " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.notation import BLANKS, MINUS, Notation
 
 #: Distinct texts of a column that are looked at; all of them when there are fewer.

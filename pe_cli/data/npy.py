@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.npy_header import UNREADABLE, claims
 from pe_cli.data.dataset import check_dtype
 from pe_cli.data.reader_context import Origin

@@ -8,7 +8,6 @@ a field of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.dataset import Array
 from pe_cli.data.notation import PLAIN, Notation, Notations
 from pe_cli.data.reader_context import Origin

@@ -7,13 +7,14 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pe_cli.collectives.launcher_environment import processes_here
 from pe_cli.config.paths import is_url
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import memory
 from pe_cli.data.remote.file_cache import RemoteFiles
 from pe_cli.data.remote.stores import RemoteError, shown

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,6 +16,7 @@ from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.config.pydantic_messages import option_errors
 from pe_cli.config.sections.value_types import Count
 from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.array_dataset import is_table
 from pe_cli.data.dataset import Dataset, Window
 from pe_cli.data.raw_cells import Table

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.tape import Chain, Instruction, Tape
 from pe_cli.kernels.compiler import bounds_check
 from pe_cli.kernels.compiler.bounds_check import Range

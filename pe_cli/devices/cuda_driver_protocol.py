@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cuda.compiler import Capability
 from pe_cli.kernels.cuda.language import Built
 from pe_cli.kernels.cuda.library_calls import SumKernel

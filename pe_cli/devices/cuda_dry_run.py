@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.cuda import CudaStep
 from pe_cli.devices.cuda_driver_protocol import Extent, OneDevice
 from pe_cli.devices.protocol import Spot, Work

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.cuda_driver_protocol import Extent
 from pe_cli.kernels.cuda.language import Built
 

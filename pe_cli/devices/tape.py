@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices import native_loops
 from pe_cli.devices.thread_pool import native_function, pool
 from pe_cli.kernels.compiler.instance import Instance

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.execute.lowering.batch_rows import ToldRows
 from pe_cli.graph.ssa import Graph

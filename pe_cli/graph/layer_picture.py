@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture
 from pe_cli.program.ir import Operator, Parameter, Program
 

@@ -7,12 +7,13 @@ Programs say LoD in one place only: feeds declare `lod_level`. Resolving walks o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find, forward_name

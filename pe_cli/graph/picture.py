@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Collective, Compute, Graph, Node, Sync, VarNode
 from pe_cli.program.ir import Variable

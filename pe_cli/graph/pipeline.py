@@ -11,9 +11,10 @@ by the operators that are there by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.protocol import device
@@ -79,7 +80,10 @@ class Target:
         return cls(caches, alone=alone, several=several, narrow=precision == "bf16", launches=launches)
 
 
-def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
+UNKNOWN_HARDWARE = Target()
+
+
+def passes(strategy: BuildStrategy, target: Target = UNKNOWN_HARDWARE) -> list[Pass]:
     """Return the passes of a strategy, in order; see `apply_passes`."""
     known: list[tuple[bool, Pass]] = [
         (strategy.simplify, fold_constants.run),
@@ -116,7 +120,7 @@ def apply_passes(
     strategy: BuildStrategy,
     fetches: Sequence[str],
     report: list[str] | None = None,
-    target: Target = Target(),
+    target: Target = UNKNOWN_HARDWARE,
 ) -> Program:
     """Return the program after every pass of the strategy.
 

@@ -12,9 +12,10 @@ A gather has the bits of what it gathers, so that every result is that of AllRed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.replicate import SMALL_BUCKET
 from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type, share_rows
 from pe_cli.ops.define.traits import OwnRows

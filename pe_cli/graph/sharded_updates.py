@@ -12,9 +12,10 @@ few rows, and handing out all would take longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.traits import Folds, Pointwise, Random, RowsApart
 from pe_cli.program.ir import Block, Operator, Program, Role

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, TypeVar
 
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import Place
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 

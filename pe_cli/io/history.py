@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -20,6 +20,7 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Folder of all checkpoints of a run.
 CHECKPOINTS = "checkpoints"

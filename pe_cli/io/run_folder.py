@@ -8,12 +8,13 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import append_files, atomic, checkpoint, json_files, lock, strict_json
 from pe_cli.io.regular_files import read_regular
 from pe_cli.io.run_files import RunFiles, is_run

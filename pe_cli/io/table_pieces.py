@@ -8,12 +8,13 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
 from pe_cli.io.checkpoint_meta import META, Meta, check_file, read_meta

@@ -27,8 +27,9 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 Ptr: TypeAlias = Any
 PtrU: TypeAlias = Any

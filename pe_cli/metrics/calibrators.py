@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 Array = NDArray[Any]
 #: Bounds of a temperature: a model whose best one lies outside tells nothing, or all.

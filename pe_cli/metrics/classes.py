@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from pydantic import Field
 from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import Int, Name, Number
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 
 Array = NDArray[Any]

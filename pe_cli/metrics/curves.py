@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.metrics.decisions import Decision
 
 Array = NDArray[Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.metrics.calibrators import Steps, as_logits, isotonic, probabilities, temperature
 from pe_cli.metrics.thresholds import Rule, choose
 

@@ -13,7 +13,6 @@ import inspect
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from pe_cli.config.plugins import is_foreign
 from pe_cli.config.sections.section import Section
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 
 Array = NDArray[Any]

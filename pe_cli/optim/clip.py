@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.defaults import default_main_program
 from pe_cli.program.ir import Parameter, Program, Role, Variable

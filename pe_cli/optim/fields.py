@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, dataclass_transform
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import find
 from pe_cli.optim.optimizer import Optimizer, State
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.optim.optimizer import Pairs
 from pe_cli.program.defaults import default_startup_program

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find
 from pe_cli.optim.clip import GradientClip, clip_gradients

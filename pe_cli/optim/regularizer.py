@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.ir import Parameter, Role, Variable
 from pe_cli.program.json_values import portable

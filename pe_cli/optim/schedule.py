@@ -7,9 +7,10 @@ default programs at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.program.defaults import default_main_program, default_startup_program
 from pe_cli.program.epoch_attributes import Epochs

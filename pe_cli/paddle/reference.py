@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

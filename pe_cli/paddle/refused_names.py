@@ -5,9 +5,9 @@ One table serves the errors and docs/coverage.md. A name that ends with `.*` sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import NotThereYet
 
 

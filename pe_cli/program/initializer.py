@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pe_cli.core.errors import PeError, WrongType
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS, product
 from pe_cli.program.ir import Block, Operator, Variable
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self
 
 from pe_cli.core.errors import PeError, Span, WrongType, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.schema import EMPTY
@@ -88,8 +89,7 @@ class Block:
     """Variables and an ordered list of operators.
 
     Attributes:
-        parent_idx: number of the block that this one follows, whose program's first block has the variables that this one lacks; -1 for the
-            first.
+        parent_idx: number of the block that this one follows; the first block has the variables that it lacks; -1 for the first.
         operators: class of its operators.
     """
 

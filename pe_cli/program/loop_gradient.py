@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import find, forward_name, grad_name
 from pe_cli.ops.define.traits import HasRegions, Runs, SumsRows
 from pe_cli.program.ir import EMPTY, Operator, Role

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from pe_cli.core.errors import Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import OpDef, find
 from pe_cli.ops.define.schema import EMPTY
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import HasRegions

@@ -7,9 +7,10 @@ the ops inside, too, walks over `every_op` or `blocks_of`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.traits import HasRegions
 from pe_cli.program.ir import EMPTY, Block, Operator, Program

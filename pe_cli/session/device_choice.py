@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import memory, usable_cores
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place

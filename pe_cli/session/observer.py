@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pe_cli.session.benchmarks.plan_facts import Planned

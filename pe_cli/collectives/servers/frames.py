@@ -12,13 +12,14 @@ import reprlib
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 MAGIC = b"PEPS"

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
@@ -22,6 +22,7 @@ from pe_cli.collectives.servers.client import LIFE, often
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.secret import addresses
 from pe_cli.core.errors import ExitCode, PeError, system_error
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.threads import Thread
 
 #: Seconds in which who is let in has to say who it is, and connections that are let in beside those of trainers.

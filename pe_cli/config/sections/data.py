@@ -1,6 +1,5 @@
 """`data`: where samples come from, how they are split, and what their columns mean."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
@@ -8,6 +7,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, WithJso
 from pe_cli.config.byte_size import SizeField
 from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import Count, Name, Natural, Share
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """`train.loss`: one variable, or several with weights that may grow."""
 
-from dataclasses import dataclass
 from typing import Annotated, cast
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from pe_cli.config.period import Period, parse_period
+from pe_cli.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

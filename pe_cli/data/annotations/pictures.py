@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.annotations.things import Noted, Thing
 from pe_cli.data.pictures.decode import Header, header, stamp
 from pe_cli.data.pictures.decode_threads import in_parts

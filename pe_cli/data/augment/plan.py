@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic import ValidationError
 
 from pe_cli.config.pydantic_messages import option_errors
 from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import (

@@ -11,13 +11,13 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.dataset import Array, Batch

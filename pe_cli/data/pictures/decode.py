@@ -6,12 +6,12 @@ import functools
 import io
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.dataset import Array
 from pe_cli.data.pictures.archive_members import archive_of, opened
 from pe_cli.data.pictures.picture_checks import (

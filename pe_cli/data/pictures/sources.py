@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows

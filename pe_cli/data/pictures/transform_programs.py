@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.dataset import Array
 from pe_cli.kernels.images import transforms
 from pe_cli.kernels.images.views import VIEW

@@ -17,11 +17,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.remote.store_choice import store_of
 from pe_cli.data.remote.stores import Content, RemoteError, Store, is_pattern
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Beginnings of the addresses that are read.
 SCHEMES = ("https", "http", "s3", "gs")

@@ -7,13 +7,14 @@ import re
 import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import usable_cores
 from pe_cli.data.notation import Notation
 from pe_cli.data.raw_cells import SHOWN, Strings

@@ -7,8 +7,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.tables import column_limit
 from pe_cli.data.tables.text_source import LONGEST, Source
 

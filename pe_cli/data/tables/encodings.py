@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Bytes of a text that its letters are looked up in; those of lines with a byte that is no ASCII.
 SAMPLE = 1 << 18

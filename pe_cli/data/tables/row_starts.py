@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.tables.csv_kernels import Words64, call
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, sniff_delimiter, split_rows, written

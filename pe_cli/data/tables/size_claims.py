@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables import column_limit, flatbuffers, thrift
 from pe_cli.data.tables.decompression import RATIO, UNPACKED

@@ -8,11 +8,11 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import CHUNK, packing, unpacked
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Strings, join_strings
 from pe_cli.data.spill_storage import room

@@ -6,12 +6,12 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import usable_cores
 from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Strings

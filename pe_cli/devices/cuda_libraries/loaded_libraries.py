@@ -6,10 +6,10 @@ import ctypes
 import functools
 import importlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.cuda_driver_protocol import Driver, Handles
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, NotTaken
 from pe_cli.kernels.cuda.library_calls import CUBLAS, CUDNN, NCCL

@@ -11,12 +11,13 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16, narrowed, widened
 from pe_cli.devices.cuda_driver_protocol import Driver, Extent
 from pe_cli.devices.cuda_libraries import loaded_libraries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.cuda_driver_protocol import Extent
 
 

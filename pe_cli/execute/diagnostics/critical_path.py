@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.execute.diagnostics.profile import Profile, task_seconds, use
 
 

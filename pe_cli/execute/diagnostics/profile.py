@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor, Feed
 from pe_cli.execute.lowering.flop_count import operations

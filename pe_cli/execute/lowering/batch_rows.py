@@ -7,11 +7,12 @@ each other sums of rows: what one of them hears does not grow with their number.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import NamedTuple
 
 from pe_cli.collectives.protocol import Summing
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import Sizes
 from pe_cli.graph.ssa import Compute, Gather, Graph, ScaleLossGrad

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.protocol import Takers, Work
 from pe_cli.kernels.calls import Buffer, Call, buffers_of
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.aligned_memory import aligned
 from pe_cli.execute.lowering.tasks import Task
 from pe_cli.execute.plan.reachability import NEVER, Places, Reachability

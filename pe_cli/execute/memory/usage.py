@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import Place
 from pe_cli.devices.aligned_memory import aligned
 from pe_cli.execute.executor import Executor

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.registry import forward_name
 from pe_cli.ops.define.traits import FedSizes, HasRegions, OnHost, Runs
 from pe_cli.program.ir import Operator, Program

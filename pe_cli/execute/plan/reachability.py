@@ -9,10 +9,11 @@ kept, these are pairs of short branches.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Lines that are kept, the longest ones.
 MOST_LINES = 32

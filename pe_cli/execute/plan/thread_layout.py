@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.execute.diagnostics.estimate import batch_types
 from pe_cli.execute.lowering.types import concrete_types
 from pe_cli.execute.plan.cost import MOVED, Cost, costs, on_threads

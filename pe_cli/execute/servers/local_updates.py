@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.execute.servers.host import Kept
 from pe_cli.execute.servers.trainer import Array, array_of
 from pe_cli.graph.servers.server_program import ROWS

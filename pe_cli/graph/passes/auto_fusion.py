@@ -7,9 +7,9 @@ reads vanishes; a gradient that was typed after it is then typed after, and name
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter, joined
 from pe_cli.ops.define.traits import Pointwise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.servers.block_dispatch import PSDispatcher, RoundRobin
 from pe_cli.graph.servers.blocks import changed
 from pe_cli.graph.servers.geo import geo_server

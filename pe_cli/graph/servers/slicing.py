@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.servers.blocks import does
 from pe_cli.ops.define.traits import Remote
 from pe_cli.ops.remote.send import NOBODY

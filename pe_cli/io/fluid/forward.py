@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid.program_desc import LOD_TENSOR, BlockDesc, OpDesc
 from pe_cli.program.ir import EMPTY
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid import program_desc
 from pe_cli.io.fluid.program_desc import ELEMENTS, OpDesc
 from pe_cli.layers.define.registry import find as find_layer

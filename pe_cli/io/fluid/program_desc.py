@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid import wire
 
 #: Element types by their number, and kinds of variables.

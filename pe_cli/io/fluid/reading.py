@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import DTYPES, FLOATS, TensorType
 from pe_cli.io.fluid import readers, sequence_readers
 from pe_cli.io.fluid.operator_reader import HINT, READERS, LayerCall, Reader

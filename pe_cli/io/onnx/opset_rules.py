@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Opsets that are written: of 2019, and the newest whose changes these rules know.
 OLDEST, NEWEST = 11, 28

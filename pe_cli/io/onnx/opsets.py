@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any
 
@@ -12,6 +12,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.onnx.opset_rules import NEWEST, OLDEST, RULES, Site, Unsaid, Value
 
 #: Nodes that a message lists.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.dot import plain
 from pe_cli.io.history import Series
 from pe_cli.io.view.ticks import TINY, drawable, linear_ticks, log_ticks, short

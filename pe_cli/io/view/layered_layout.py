@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Rounds of ordering and of straightening.
 ROUNDS = 8

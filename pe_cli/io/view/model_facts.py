@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.survey_figures import Survey
 from pe_cli.metrics.curves import ClassifierEvaluation
 from pe_cli.metrics.error_shares import ErrorShares

@@ -6,11 +6,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from pe_cli.config.yaml_scalars import resolve
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.history import Run, flatten, value_at
 from pe_cli.io.view.compare import NOISE, differences
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from typing import Any
 
 from pe_cli.core.errors import shown
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.view.sections import text
 from pe_cli.io.view.ticks import short
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Begin and end of memory, as addresses.
 Range = tuple[int, int]

@@ -6,12 +6,12 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.compiler.bounds_check import CHECKED, FORM
 from pe_cli.kernels.compiler.cache import MAGIC
 from pe_cli.kernels.compiler.digest import digest

@@ -7,9 +7,9 @@ Addresses are in bytes, strides in elements; columns are channels, which lie sid
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cpu.vector_code import VectorCode, call_routine
 from pe_cli.kernels.language import intrinsic, routine
 

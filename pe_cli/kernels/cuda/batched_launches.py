@@ -12,11 +12,11 @@ import functools
 import types
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.compiler.parsing import statements
 from pe_cli.kernels.cuda import language
 from pe_cli.kernels.cuda.language import Built, CudaIntrinsic, CudaKernel

@@ -18,10 +18,11 @@ import struct
 import types as python_types
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.compiler import cache
 from pe_cli.kernels.compiler.digest import reached

@@ -5,11 +5,10 @@ A kernel of the CPU runs on CUDA from the same text, in one of two ways:
     as it is    one thread does everything: right for kernels that compute one number (schedules, counters)
     `deal`      the outermost loops are dealt over all threads of the grid: thread t does iterations t, t + threads, ...
 
-`deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration
-of the same number wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the
-same parameters, or several that run one after the other; ops whose calls differ altogether write `cuda_kernel`
-functions. Both are dealt, unless they say the shape of a block: those are taken as they are and see `cuda` (threadIdx,
-shared memory, syncthreads).
+`deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration of the same number
+wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, or several that run
+one after the other; ops whose calls differ altogether write `cuda_kernel` functions. Both are dealt, unless they say the shape of a
+block: those are taken as they are and see `cuda` (threadIdx, shared memory, syncthreads).
 
 On CUDA every pointer parameter, and every address, is a pointer to its element type; a kernel has no other arguments
 than these, int64 numbers and numbers of its element type.
@@ -27,11 +26,12 @@ import math
 import textwrap
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16, FLOATS
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.compiler.parsing import expression, statements

@@ -11,9 +11,9 @@ import ast
 import copy
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16, DTYPES, computed
 from pe_cli.kernels.compiler.parsing import statements
 from pe_cli.kernels.cpu.bfloat16_conversion import round_bfloat16, widen_bfloat16

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.language import SIZE, helper, pointer
 
 #: Elements at a time: they stay in the first cache while they are added up.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.control.loops import scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find, layer

@@ -8,12 +8,12 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.replacements import REPLACEMENTS
 
 #: Where the folders of the families are.

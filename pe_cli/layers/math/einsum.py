@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import ascii_letters
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.helper import LayerHelper, pair, several
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.nn.conv import channels

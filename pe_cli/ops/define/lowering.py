@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType, computed
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.cpu.no_op import nothing

@@ -24,10 +24,10 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.onnx import onnx_trait
 from pe_cli.ops.define.schema import Attr, OpDesc, Sample, Slot, converted, slots

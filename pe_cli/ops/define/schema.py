@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.core.errors import PeError, WrongType
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"

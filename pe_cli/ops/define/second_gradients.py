@@ -11,10 +11,11 @@ itself, so that there is no highest order.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import OpDesc, forward_name, grad_name
 from pe_cli.ops.define.schema import EMPTY

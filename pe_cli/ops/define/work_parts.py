@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cpu.gemm import NARROW
 
 #: Floating-point operations that are worth a thread: about 10 us, many times what handing them over takes.

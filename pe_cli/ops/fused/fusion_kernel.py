@@ -15,9 +15,9 @@ import dis
 import functools
 import re
 import types
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.compiler.worker_processes import load
 from pe_cli.kernels.language import KERNELS, MAKERS, Helper, Kernel, kernel_code, make_kernel
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cpu.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles, tiles_scratch
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cuda import block_sums, tensor_cores
 from pe_cli.kernels.cuda.language import CudaKernel, cuda, cuda_kernel
 from pe_cli.kernels.cuda.tensor_cores import (

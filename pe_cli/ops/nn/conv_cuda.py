@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.cuda.block_sums import tickets_of

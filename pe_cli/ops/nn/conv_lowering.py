@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cpu.conv import conv_forward_scratch
 from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,

@@ -5,9 +5,9 @@ What gathers the tiles is the text of `conv_tiles_cuda`; here is how they lie in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cuda import bfloat16_tensor_cores, tensor_cores
 from pe_cli.kernels.cuda.bfloat16_tensor_cores import half_room, put_global_two
 from pe_cli.kernels.language import helper

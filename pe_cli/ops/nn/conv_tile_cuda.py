@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cuda import block_sums
 from pe_cli.kernels.cuda.math import quotient
 from pe_cli.kernels.cuda.vector_access import load_four, shared_tile, store_four

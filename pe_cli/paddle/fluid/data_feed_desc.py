@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 #: Fields of a message in the order of their numbers: name -> type, or the fields of the message inside.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
 from pe_cli.optim.schedule import Schedule
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet

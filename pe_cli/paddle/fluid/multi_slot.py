@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.multi_slot import SLOT_TYPES, parse_line, read_lines
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.data_feed_desc import Slot

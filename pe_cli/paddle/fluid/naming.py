@@ -12,9 +12,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.traits import AlongChannels
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.program import defaults

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import Place
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 

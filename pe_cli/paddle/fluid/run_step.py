@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.execute.plan.distributed import Told
 from pe_cli.execute.plan.dynamic_programs import DynamicProgram
 from pe_cli.execute.plan.program_parts import is_dynamic

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum, StrEnum
 from typing import Any, ClassVar
 
 from pe_cli.core import strategy as core
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import usable_cores
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.forwarding import faces
 from pe_cli.paddle.nn import functional as functions

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.dataset_files import as_data, lines, local, of_modes
 from pe_cli.paddle.io import Dataset
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from pe_cli.build.phases import Phase
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan.plan import Plan

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data import Dataset, Loader
 from pe_cli.data.fields import FieldDataset
 from pe_cli.ops.define.lod import offsets_name

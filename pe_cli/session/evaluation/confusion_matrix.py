@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pe_cli.build.decisions import are_logits
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.ops.define.traits import Best, Compares, Judges
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune

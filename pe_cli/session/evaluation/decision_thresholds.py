@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.build.decisions import Deciding
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.metrics.classes import check_range, whole_numbers
 from pe_cli.metrics.collection import MOST
 from pe_cli.metrics.decisions import Decision, decide

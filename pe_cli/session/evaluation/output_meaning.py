@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from pe_cli.config.nodes import ScalarNode, to_data
 from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.layers.define.registry import discover, find
 from pe_cli.metrics.decisions import Decision

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import h11
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Bytes of a request's first line and its fields, and fields, at most.
 MOST_HEAD, MOST_FIELDS = 16 << 10, 100

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import strict_json
 
 #: What keeps answers from being kept, framed, guessed at, or read by other sites.

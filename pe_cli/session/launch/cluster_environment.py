@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from pe_cli.collectives.launcher_environment import OPEN_MPI, RANK, SIZE
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Processes of one training, at most, and the port at which the first one waits for the others where nothing names another.
 MOST, PORT = 4096, 6174

@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO
 
 from pe_cli.collectives.launcher_environment import SECRET, one_request
 from pe_cli.core.errors import ExitCode
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
 from pe_cli.session.sweep.training_processes import die_with_parent

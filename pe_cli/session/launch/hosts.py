@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pe_cli.config.files import read_text
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Hosts of a file, and processes on one host, at most.
 MOST = 4096

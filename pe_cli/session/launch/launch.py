@@ -11,12 +11,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from pe_cli.collectives.launcher_environment import GROUP, RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.run_folder import RunFolder, mark_failed
 from pe_cli.session.launch.cluster_environment import PORT, Allocation, ClusterEnvironment, Member
 from pe_cli.session.launch.elastic import Elastic

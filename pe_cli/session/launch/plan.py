@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.launch.cluster_environment import Allocation, ClusterEnvironment, Machine, Member
 from pe_cli.session.launch.hosts import Host
 

@@ -18,7 +18,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from pe_cli.collectives.servers.frames import FrameError
 from pe_cli.collectives.servers.handshake import Handshake, introduce
 from pe_cli.collectives.servers.secret import group_key
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.threads import Thread
 from pe_cli.io import strict_json
 from pe_cli.session.launch.cluster_environment import Member

@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pe_cli.config.error_collector import Mistakes
@@ -17,6 +16,7 @@ from pe_cli.config.section_check import check
 from pe_cli.config.sections.section import Section
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.observer import Observer
 
 

@@ -9,7 +9,6 @@ import os
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.session.processes.peer_group import PeerGroup
 from pe_cli.session.processes.process_group import ProcessGroup
 
 #: What a run says whose config asks for several processes, and which has none.
@@ -47,6 +46,7 @@ def check_number(run: RunSpec, size: int, leads: bool) -> None:
 
 def _met(run: RunSpec) -> ProcessGroup:
     from pe_cli.collectives.mpi import MpiPeers
+    from pe_cli.session.processes.peer_group import PeerGroup
 
     peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
     return PeerGroup(peers, peers) if peers.size > 1 else ProcessGroup(_ALONE)

@@ -10,7 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pe_cli.collectives.servers.trainer_exchange import HubPeers
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, system_error
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import usable_cores
 from pe_cli.execute.batch import StepResult
 from pe_cli.execute.plan.thread_layout import Layout

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.threads import Thread
 
 

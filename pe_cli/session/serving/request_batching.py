@@ -7,10 +7,11 @@ import queue
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.threads import Thread
 from pe_cli.session.evaluation.predictor import Predictor, Row
 from pe_cli.session.serving.request_encoding import Encoded

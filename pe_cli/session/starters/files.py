@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pe_cli.config.paths import PATHS
 from pe_cli.config.substitute import escaped
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.array_dataset import is_table
 from pe_cli.data.raw_cells import Table

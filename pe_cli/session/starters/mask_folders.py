@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice, permutations
 from pathlib import Path
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.pictures.decode import SUFFIXES, stamp
 from pe_cli.data.pictures.mask_files import masks_among
 from pe_cli.data.pictures.mask_values import COLOR, values_in

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bool import PAIRS, YES
 from pe_cli.data.raw_cells import Codes, Table

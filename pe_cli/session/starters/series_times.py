@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.series_windows import Shape
 from pe_cli.data.time_columns import moments_of, working_days

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.substitute import escaped
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bag import BagOptions, items_of_list
 from pe_cli.data.raw_cells import Codes, Table

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.starters.guesses import Guess, short
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.positive_class import Positive

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Steps in all that training may take, before early stopping.
 STEPS = 4000

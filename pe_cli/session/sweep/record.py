@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from pe_cli.config.sweep_checks import REPEATS
 from pe_cli.config.yaml_scalars import show
 from pe_cli.core.errors import ExitCode, PeError, shown
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.regular_files import read_regular
 

@@ -6,13 +6,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.signals import held, interruptible
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at

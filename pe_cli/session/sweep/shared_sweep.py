@@ -8,12 +8,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import atomic, lock
 from pe_cli.session.sweep.record import RECORD, Sweep, read_sweep
 from pe_cli.session.sweep.sweep import open_sweep

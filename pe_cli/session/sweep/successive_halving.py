@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pe_cli.config.sections.sweep import SweepSection
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.sweep.record import Candidate, Sweep, Trial
 from pe_cli.session.sweep.tpe import draw
 from pe_cli.session.sweep.trials import trials_of

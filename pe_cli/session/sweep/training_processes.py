@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.limits import usable_cores
 from pe_cli.io import atomic
 

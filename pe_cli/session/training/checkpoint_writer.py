@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.threads import Work
 from pe_cli.io import atomic, checkpoint
 from pe_cli.io.table_pieces import Pieces

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.config.yaml_scalars import show
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 
 #: Keys that say how long, on what and with what output a model is trained, but not what each step computes.
 HARMLESS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.config.sections.train import StartSection
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.patterns import matches, nearest, renamed
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.io.weight_layouts import Reading, fitting, turned

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from pe_cli.config.load import load_run
 from pe_cli.config.nodes import MapNode
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.dataset import Batch
 from pe_cli.session.benchmarks.learning_rates import rate_name
 from pe_cli.session.job import Job

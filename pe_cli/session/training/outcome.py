@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.value_class import Value
 from pe_cli.execute.batch import StepResult
 from pe_cli.session.training.epoch_lines import text_of

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.fitted_columns import NAME, Fitted
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.checkpoint_meta import Meta

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.tensors import data_error
 from pe_cli.session.training.averages import Averages
 

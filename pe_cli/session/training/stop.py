@@ -7,11 +7,11 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.collectives.launcher_environment import one_request
 from pe_cli.core.errors import ExitCode
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
 

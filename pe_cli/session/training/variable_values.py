@@ -17,7 +17,6 @@ from pe_cli.io.table_pieces import Pieces, Value
 from pe_cli.program.ir import Role
 from pe_cli.program.operator import UPDATES
 from pe_cli.session.processes.process_group import ProcessGroup
-from pe_cli.session.processes.sharded_checkpoint import save_parts
 from pe_cli.session.processes.sharded_optimizer import Division, ShardedOptimizer
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +98,8 @@ class Values:
         """
         if not self._division.parameters:
             return self.state(), None
+        from pe_cli.session.processes.sharded_checkpoint import save_parts
+
         pieces = save_parts(self._division.rows, self.scope, self._team, root)
         return self._copies(but=self._divided if pieces is not None else ()), pieces
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS
 from pe_cli.execute.batch import StepResult
 from pe_cli.io.run_files import is_run

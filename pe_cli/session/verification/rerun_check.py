@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.regular_files import open_regular
 from pe_cli.io.run_folder import RunFolder, State

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from pe_cli.config.load import load_run
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.input_hashes import changed
 from pe_cli.io.regular_files import read_regular

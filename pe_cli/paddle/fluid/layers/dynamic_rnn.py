@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.graph.lod_resolution import resolve
 from pe_cli.layers.control.loops import Scan
 from pe_cli.layers.define.helper import LayerHelper

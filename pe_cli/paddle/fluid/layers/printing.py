@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import resources
 from typing import Any
 
@@ -13,6 +13,7 @@ from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
+from pe_cli.core.lazy_dataclass import dataclass
 
 _WHOLE = re.compile(r"\$\(([a-z_0-9]+)\)")
 #: Keys of a layer that are for `filled`.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.patterns import matches
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.io.weight_layouts import LAYOUTS, Reading, turned

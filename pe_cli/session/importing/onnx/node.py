@@ -6,11 +6,11 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, known
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.faces import resolved
 from pe_cli.layers.define.helper import activations
 from pe_cli.layers.define.registry import LayerArg, LayerDef, discover

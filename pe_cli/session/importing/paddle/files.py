@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid.program_desc import ELEMENT_NUMBERS, VarDesc
 from pe_cli.io.fluid.value_files import read_original
 from pe_cli.io.regular_files import open_regular

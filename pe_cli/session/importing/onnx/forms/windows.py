@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.forms.elementwise import floats
