@@ -41,6 +41,7 @@ NOTHING = Call(nothing, (), "float32", "float32")
 class CpuDevice:
     """All CPU devices of this process."""
 
+    lowers = "cpu"
     is_host = True
     shares_memory = True
     refits = True

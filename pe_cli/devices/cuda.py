@@ -45,6 +45,7 @@ def cuda_count() -> tuple[int, str]:
 class CudaDevice:
     """The CUDA devices of this process."""
 
+    lowers = "cuda"
     is_host = False
     shares_memory = False
     refits = False

@@ -211,6 +211,7 @@ class Device(Protocol):
     """A kind of device; `pe_cli.devices.<kind>` holds one as `DEVICE`.
 
     Attributes:
+        lowers: kind of device whose lowerings of ops it runs: its own, where it has kernels of its own.
         is_host: its memory is that of Python's arrays; what happens once, such as drawing initial values, happens there.
         shares_memory: all devices of the kind may use one copy of what the updates write.
         refits: plans may serve batches of other sizes than those that they were made for.
@@ -220,6 +221,7 @@ class Device(Protocol):
         line: bytes of which the place of every value is a multiple.
     """
 
+    lowers: str
     is_host: bool
     shares_memory: bool
     refits: bool

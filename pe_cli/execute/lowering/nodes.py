@@ -184,11 +184,12 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint=hint)
     if definition.has(Remote):
         raise PeError(f"op '{op.type}' talks to other processes", at=op.at, hint="run the program with fluid.Executor")
-    if kind not in definition.lowerings:
+    lowers = device(kind).lowers
+    if lowers not in definition.lowerings:
         raise refused(op, kind)
     try:
-        low.place = kind
-        lower_rounded(low, definition.lowerings[kind])
+        low.place = lowers
+        lower_rounded(low, definition.lowerings[lowers])
     except PeError as error:
         error.at = error.at or op.at
         raise
