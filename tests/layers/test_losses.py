@@ -44,6 +44,16 @@ def test_smoothed_cross_entropy(rng, epsilon):
     agrees(lambda logits, label: L.smoothed_cross_entropy(logits, label, epsilon), theirs, given, ("logits",))
 
 
+def test_smoothed_cross_entropy_of_ignored_labels(rng):
+    given = {"logits": rng.standard_normal((6, 5)) * 3, "label": rng.integers(0, 5, (6, 1))}
+    given["label"][[1, 4]] = -100
+
+    def theirs(torch, logits, label):
+        return torch.nn.functional.cross_entropy(logits, label[:, 0], reduction="none", label_smoothing=0.2)
+
+    agrees(lambda logits, label: L.smoothed_cross_entropy(logits, label, 0.2), theirs, given, ("logits",))
+
+
 @pytest.mark.parametrize("prior", [False, True], ids=["spread evenly", "spread as given"])
 def test_label_smooth(rng, prior):
     label = np.eye(4)[[0, 2, 3]]

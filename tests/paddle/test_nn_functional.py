@@ -171,6 +171,19 @@ def test_classes_of_pixels(reduction):
     )
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_impossible_classes_beside_the_label(reduction):
+    x = values(4, 3)
+    x[0, 2] = x[3, 1] = -np.inf
+    check(
+        torch,
+        lambda x, y: F.nll_loss(x, y, None, -100, reduction),
+        lambda x, y: T.nll_loss(x, y, None, ignore_index=-100, reduction=reduction),
+        x,
+        np.array([0, 2, 1, -100]),
+    )
+
+
 def test_classes_in_another_axis():
     x, label = values(2, 3, 4, 2), np.random.default_rng(0).integers(0, 3, (2, 4, 2))
     check(torch, lambda x, y: F.cross_entropy(x, y, axis=1), T.cross_entropy, x, label)

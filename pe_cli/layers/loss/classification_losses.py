@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.ops.loss.cross_entropy import IGNORE
 from pe_cli.program.ir import Variable
 
 
@@ -60,7 +61,7 @@ def smoothed_cross_entropy(logits: Variable, label: Variable, epsilon: float = 0
 
     Args:
         logits: [..., classes] float32 or float64, in nats.
-        label: [..., 1] int64 classes.
+        label: [..., 1] int64 classes; -100 gives a loss of 0.
         epsilon: part that is spread, from 0 to 1; 0 is softmax_with_cross_entropy.
         name: prefix of the output's name.
 
@@ -80,6 +81,10 @@ def smoothed_cross_entropy(logits: Variable, label: Variable, epsilon: float = 0
         return loss
     log = helper.one("log_softmax", {"X": logits})
     spread = helper.one("reduce_mean", {"X": log}, {"dim": [-1], "keep_dim": True})
+    # An ignored label spreads nothing either; a selection keeps out even what is infinite.
+    ignored = helper.one("fill_like", {"X": label}, {"value": float(IGNORE.default)})
+    nothing = helper.one("fill_like", {"X": spread}, {"value": 0.0})
+    spread = helper.one("select", {"Condition": helper.one("not_equal", {"X": label, "Y": ignored}), "X": spread, "Y": nothing})
     parts = [helper.one("scale", {"X": v}, {"scale": s}) for v, s in ((loss, 1.0 - epsilon), (spread, -epsilon))]
     return helper.one("elementwise_add", {"X": parts[0], "Y": parts[1]})
 

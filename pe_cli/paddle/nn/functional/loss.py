@@ -108,8 +108,12 @@ def nll_loss(
     """
     check_reduction("nll_loss", reduction)
     column = _column(label, 1, bare=True)
-    chosen = call("elementwise_mul", input, _one_hot(column, input, ignore_index, 1))
-    elements = call("scale", call("reduce_sum", chosen, 1), -1.0)
+    counts = _counts(column, ignore_index)
+    # An ignored label need not be a class: 0 stands for it. What is not chosen has no effect, -inf and NaN included.
+    inside = call("elementwise_mul", column, call("cast", counts, "int64"))
+    chosen = LayerHelper("take_along_axis").one("take_along_axis", {"X": input, "Index": inside}, {"axis": 1})
+    nothing = LayerHelper("fill_like").one("fill_like", {"X": chosen}, {"value": 0.0})
+    elements = call("scale", call("squeeze", call("select", counts, chosen, nothing), [1]), -1.0)
     weights = call("squeeze", _weights_of_labels(input, column, weight, ignore_index, 1, soft=False), [1])
     return _over_labels("nll_loss", elements, weights, reduction, weight is not None)
 
@@ -120,10 +124,15 @@ def _column(label: Any, axis: int, bare: bool) -> Any:
     return call("unsqueeze", label, [axis]) if bare else label
 
 
+def _counts(column: Any, ignore_index: int) -> Any:
+    """Return whether labels count, bool in their shape."""
+    ignored = LayerHelper("fill_like").one("fill_like", {"X": column}, {"value": float(ignore_index)})
+    return call("not_equal", column, ignored)
+
+
 def _counted(column: Any, like: Any, ignore_index: int) -> Any:
     """Return 1 for a label that counts and 0 for an ignored one."""
-    ignored = LayerHelper("fill_like").one("fill_like", {"X": column}, {"value": float(ignore_index)})
-    return call("cast", call("not_equal", column, ignored), like.dtype)
+    return call("cast", _counts(column, ignore_index), like.dtype)
 
 
 def _one_hot(column: Any, like: Any, ignore_index: int, axis: int) -> Any:
