@@ -15,9 +15,12 @@ from pe_cli.core.errors import PeError, Span, did_you_mean
 _WANTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "string_type": "text",
     "list_type": "a list",
     "dict_type": "a mapping",
