@@ -315,7 +315,8 @@ CALLS |= {
     "label_smooth": (lambda f: L.label_smooth(f.probability), "scale", ["float32[b, 4]"]),
     "smoothed_cross_entropy": (
         lambda f: L.smoothed_cross_entropy(f.x, f.label),
-        "softmax_with_cross_entropy log_softmax reduce_mean scale scale elementwise_add", ["float32[b, 1]"],
+        "softmax_with_cross_entropy log_softmax reduce_mean fill_like fill_like not_equal select scale scale elementwise_add",
+        ["float32[b, 1]"],
     ),
     "focal_loss": (
         lambda f: L.focal_loss(f.x, f.label), "softmax_with_cross_entropy scale exp scale relu pow elementwise_mul", ["float32[b, 1]"],

@@ -55,7 +55,7 @@ def _annotation(word: Word, target: Slot | Attr | None, face: Face) -> str:
     if target is None:
         return "str | None"
     if isinstance(target, Slot):
-        return ("list[Variable]" if target.variadic else "Variable") + (" | None" if target.optional else "")
+        return ("list[Variable]" if target.variadic else "Variable") + (" | None" if target.optional and not word.required else "")
     if isinstance(target.default, list):
         return f"list[{type(target.default[0]).__name__ if target.default else 'int'}]"
     return type(target.default).__name__
@@ -67,7 +67,7 @@ def _default(word: Word, target: Slot | Attr | None) -> Any:
     if target is None:
         return None
     if isinstance(target, Slot):
-        return None if target.optional else _REQUIRED
+        return None if target.optional and not word.required else _REQUIRED
     return _REQUIRED if word.required else target.default
 
 

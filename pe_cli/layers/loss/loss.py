@@ -78,27 +78,3 @@ def smooth_l1(
     # Diff is v (x - y), from which the gradient tells the square from the line.
     _, out = LayerHelper("smooth_l1").op("smooth_l1_loss", inputs, {"sigma": sigma}, ("Diff", "Out"))
     return out
-
-
-@layer
-def huber_loss(input: Variable, label: Variable, delta: float = 1.0) -> Variable:
-    """Square small differences and take large ones linearly.
-
-    Out = 0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta), d = label - input
-
-    Args:
-        input: [batch, 1] prediction.
-        label: target, shape and dtype of input.
-        delta: where the square ends, in the unit of input.
-
-    Returns:
-        Shape and dtype of input.
-
-    Raises:
-        PeError: shapes do not fit.
-
-    Source:
-        fluid.layers.huber_loss; Huber 1964.
-    """
-    _, out = LayerHelper("huber_loss").op("huber_loss", {"X": input, "Y": label}, {"delta": delta}, ("Residual", "Out"))
-    return out

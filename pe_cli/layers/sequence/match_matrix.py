@@ -60,32 +60,6 @@ def match_matrix_tensor(
 
 
 @layer
-def sequence_topk_avg_pooling(input: Variable, row: Variable, col: Variable, topks: list[int], channel_num: int) -> Variable:
-    """Take from every row of every channel of an image the means of its largest numbers, for some counts of them.
-
-    Args:
-        input: [numbers of all images, 1] with a sequence for each image, [channel_num, rows, columns], as match_matrix_tensor gives them.
-        row: with sequences as long as the images have rows; its values do not count.
-        col: with sequences as long as they have columns.
-        topks: counts, growing; a row that is shorter counts as filled up with 0.
-        channel_num: channels of every image.
-
-    Returns:
-        [rows of all images, channel_num len(topks)], dtype of input, sequences of row.
-
-    Raises:
-        PeError: types that do not fit, or topks that do not grow; before a step, sequences that are no such images.
-
-    Source:
-        fluid.contrib.layers.sequence_topk_avg_pooling.
-    """
-    inputs = {"X": input, "ROW": row, "COLUMN": col}
-    attrs = {"topks": topks, "channel_num": channel_num}
-    # Pos remembers which numbers were the largest, for the gradient.
-    return LayerHelper("sequence_topk_avg_pooling").op("sequence_topk_avg_pooling", inputs, attrs, ("Out", "Pos"))[0]
-
-
-@layer
 def var_conv_2d(
     input: Variable,
     row: Variable,

@@ -9,50 +9,6 @@ from pe_cli.program.ir import Variable
 
 
 @layer
-def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | None = None) -> Variable:
-    """Repeat every sequence of x, or every row where x has plain rows, as often as y's sequence at its place is long.
-
-    Args:
-        x: [rows, ...] plain or with one level of sequences.
-        y: with sequences; its values do not count.
-        ref_level: which level of y: 0 the outermost, -1 the innermost.
-        name: prefix of the output's name.
-
-    Returns:
-        [new rows, ...], dtype of x; with sequences where x has.
-
-    Raises:
-        PeError: y has no sequences, or not as many as x.
-
-    Source:
-        fluid.layers.sequence_expand.
-    """
-    helper = LayerHelper("sequence_expand", name)
-    return helper.one("sequence_expand", {"X": x, "Y": y}, {"ref_level": ref_level})
-
-
-@layer
-def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Repeat every row of x as often as the sequence of y at its place is long.
-
-    Args:
-        x: [sequences of y, ...].
-        y: with sequences; its values do not count.
-        name: prefix of the output's name.
-
-    Returns:
-        [rows of y, ...], dtype of x, sequences of y.
-
-    Raises:
-        PeError: y has no sequences, or x not one row for each.
-
-    Source:
-        fluid.layers.sequence_expand_as.
-    """
-    return LayerHelper("sequence_expand_as", name).one("sequence_expand_as", {"X": x, "Y": y})
-
-
-@layer
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> list[Variable]:
@@ -77,27 +33,6 @@ def sequence_pad(
     # -1 stands for the longest sequence of a batch, which is known before its step, since lengths come with the feeds.
     attrs = {"padded_length": -1 if maxlen is None else maxlen}
     return helper.op("sequence_pad", {"X": x, "PadValue": pad_value}, attrs, ("Out", "Length"))
-
-
-@layer
-def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
-    """Take the first rows of every sequence out of a block.
-
-    Args:
-        x: [sequences, time, ...].
-        length: rows of each, int64; a feed, or the lengths of sequence_pad.
-        name: prefix of the output's name.
-
-    Returns:
-        [rows, ...], dtype of x, with sequences.
-
-    Raises:
-        PeError: length is computed in the step; in a step, a length above time.
-
-    Source:
-        fluid.layers.sequence_unpad.
-    """
-    return LayerHelper("sequence_unpad", name).one("sequence_unpad", {"X": x, "Length": length})
 
 
 @layer
@@ -129,29 +64,6 @@ def sequence_mask(x: Variable, maxlen: Size | None = None, dtype: str = "int64",
         x = helper.one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "int64"})
     steps, fed = fed_size(helper, "maxlen", -1 if maxlen is None else maxlen)
     return helper.one("sequence_mask", {"X": x, "Maxlen": fed}, {"maxlen": steps, "out_dtype": dtype}, "Y")
-
-
-@layer
-def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
-    """Take some neighbouring rows of every sequence.
-
-    Args:
-        input: [rows, ...] with sequences.
-        offset: first row of each, from 0; integers, fed or constant, one per sequence.
-        length: rows of each; integers, fed or constant, one per sequence.
-        name: prefix of the output's name.
-
-    Returns:
-        [rows taken, ...], dtype of input, with sequences.
-
-    Raises:
-        PeError: a slice leaves its sequence; offset or length is computed in the step.
-
-    Source:
-        fluid.layers.sequence_slice.
-    """
-    helper = LayerHelper("sequence_slice", name)
-    return helper.one("sequence_slice", {"X": input, "Offset": offset, "Length": length})
 
 
 @layer

@@ -6,7 +6,7 @@ The words of `takes` are the arguments in order. A word is an attribute of the o
 
     x               the next input slot, or the attribute x
     perm:axis       the slot or attribute axis, under the name perm
-    k!              an attribute without a default
+    k!              an attribute without a default, or an optional slot that has to be given
     value=2.0       an attribute with a default of its own, a Python literal
     act, name       an activation of the result; the prefix of the outputs' names
 """

@@ -290,6 +290,7 @@ def huber_back(residual: Ptr, g: Ptr, dx: Ptr, n: Int, delta: Real, sign: Real):
 
 @op(
     "huber_loss",
+    faces=[Face("", "input label delta", returns="Out")],
     inputs="X Y",
     floats="X Y",
     outputs="Out Residual",
@@ -297,7 +298,7 @@ def huber_back(residual: Ptr, g: Ptr, dx: Ptr, n: Int, delta: Real, sign: Real):
     samples=[*_pairs(), Sample({"X": (4, 1), "Y": (4, 1)}, {"delta": 0.3}, "delta 0.3")],
 )
 def huber_loss(x: TensorType, y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
-    """Square small residuals, take large ones linearly.
+    """Square small differences and take large ones linearly.
 
     Residual = Y - X;  Out = 0.5 Residual**2 for |Residual| <= delta, else delta (|Residual| - 0.5 delta).
 

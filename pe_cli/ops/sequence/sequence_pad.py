@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda.language import deal
 from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.kernels.status_codes import TOO_LONG
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -170,6 +171,7 @@ def sequence_pad_grad_cpu(o: Lowering) -> None:
 
 @op(
     "sequence_unpad",
+    faces=[Face("", "x length! name")],
     traits=[ReportsData()],
     inputs="X Length? Offsets? Rows?",
     differentiable="X",

@@ -85,6 +85,7 @@ def _repeat_offsets(ref: Indices, offsets: Indices) -> Indices:
 
 @op(
     "sequence_expand",
+    faces=[Face("", "x y! ref_level name")],
     traits=[ReportsData()],
     inputs="X Y? Index? Offsets?",
     differentiable="X",
@@ -98,7 +99,7 @@ def _repeat_offsets(ref: Indices, offsets: Indices) -> Indices:
 def sequence_expand(
     x: TensorType, y: TensorType | None, index: TensorType | None, offsets: TensorType | None, *, ref_level: int
 ) -> TensorType:
-    """Repeat every sequence of X, or every row where X has plain rows, as often as the sequence of Y at its place is long.
+    """Repeat every sequence of X, or every row where X has plain rows, as often as Y's sequence at its place is long.
 
     Args:
         X: [rows, ...] any element type; plain, or with one level of sequences. With more levels, its rows count as plain.
@@ -150,6 +151,7 @@ def sequence_expand_lod(s: LodRequest) -> None:
 
 @op(
     "sequence_expand_as",
+    faces=[Face("", "x y! name")],
     traits=[ReportsData()],
     inputs="X Y? Index? Offsets?",
     differentiable="X",
@@ -289,6 +291,7 @@ def _slice_offsets(offsets: Indices, begins: Indices, lengths: Indices) -> Indic
 
 @op(
     "sequence_slice",
+    faces=[Face("", "input offset! length! name")],
     traits=[ReportsData()],
     inputs="X Offset? Length? Index?",
     differentiable="X",

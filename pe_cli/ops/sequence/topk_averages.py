@@ -7,6 +7,7 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda.language import deal
 from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.onnx import VARIED, not_in_onnx
@@ -82,6 +83,7 @@ def _sample(name: str, rows: list[int], columns: list[int], channels: int, topks
 
 @op(
     "sequence_topk_avg_pooling",
+    faces=[Face("", "input row! col:COLUMN! topks! channel_num!", returns="Out")],
     inputs="X ROW? COLUMN? Rows? Columns? Offsets? Owner?",
     outputs="Out Pos",
     differentiable="X",
@@ -119,7 +121,7 @@ def sequence_topk_avg_pooling(
         PeError: types that do not fit, or topks that do not grow; before a step, sequences that are no such images.
 
     Source:
-        fluid's operator of that name.
+        fluid.contrib.layers.sequence_topk_avg_pooling.
     """
     del row, column, rows, columns, offsets
     if len(x.shape) != 2 or x.shape[1] != 1 or x.dtype not in FLOATS:
