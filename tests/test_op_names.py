@@ -22,6 +22,9 @@ MAY_COMPARE = {
     "paddle/fluid/layers/tensor_arrays.py": "tensor arrays, which are the original's alone",
     "paddle/fluid/layers/extensions.py": "finds the op that its own line has just appended",
     "paddle/fluid/py_func_results.py": "Python functions of a script, which are the original's alone",
+    "paddle/fluid/original_blocks/branches.py": "operators of the original's files",
+    "paddle/fluid/original_blocks/loops.py": "operators of the original's files",
+    "paddle/fluid/original_blocks/reading.py": "operators of the original's files",
     "paddle/fluid/communicator.py": "reads the trainer's number from an op, as the original does",
 }
 #: Names that are words, too.

@@ -21,7 +21,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.execute import seeds
-from pe_cli.paddle import dropped_names, import_alias, script_errors
+from pe_cli.paddle import dropped_names, import_alias, number_formats, script_errors
 
 #: Files of calls that lead to a module that is run.
 _RUNPY = ("<frozen runpy>", runpy.__file__)
@@ -85,7 +85,8 @@ def _run_file(argv: list[str]) -> None:
     sys.modules["__main__"] = made
     sys.argv[:] = argv
     _look_in(path.resolve().parent)
-    exec(compile(source, name, "exec", dont_inherit=True), made.__dict__)
+    code = compile(source, name, "exec", dont_inherit=True)  # what is no Python is told from here, as Python tells it
+    exec(number_formats.compiled(source, name) if b"%" in source else code, made.__dict__)
 
 
 def _run_module(argv: list[str]) -> None:

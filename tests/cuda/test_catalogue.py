@@ -28,7 +28,7 @@ WITHOUT = {
         "grid_sample_grad put_along_axis put_along_axis_grad take_along_axis take_along_axis_grad"
     ),
     "it is of the Python names alone, whose lists and hashed texts lie on the host": (
-        "list_of list_put list_get list_first list_copy pyramid_hash pyramid_hash_grad"
+        "list_of list_put list_get list_join list_first list_copy pyramid_hash pyramid_hash_grad"
     ),
 }
 

@@ -12,22 +12,33 @@ from pe_cli.io.fluid.operator_writer import forms
 from pe_cli.io.fluid.program_desc import BlockDesc, BlockNumber, Long, OpDesc
 
 RECORDED = Path(__file__).parents[1] / "paddle" / "recordings" / "models"
+LOOPS = RECORDED.with_name("loops")
 VALUES: tuple[Any, ...] = (
     0, 1, -1, 2**31 - 1, -(2**31), Long(2**62), 0.0, 1e30, float("nan"), "", "é", "NCHW", "SAME", True, False, [0], [-1, 2**31 - 1], [1.5],
-    ["a"], [True], [Long(2**40)] * 3, [2] * 20, BlockNumber(0), BlockNumber(-5), [3, 3], [1, 2, 3, 4], [0, 0],
+    ["a"], [True], [Long(2**40)] * 3, [2] * 20, BlockNumber(0), BlockNumber(1), BlockNumber(-5), [3, 3], [1, 2, 3, 4], [0, 0],
 )  # fmt: skip
 
 
 @functools.cache
-def _whole() -> tuple[bytes, ...]:
-    return tuple(file.read_bytes() for file in sorted(RECORDED.glob("*/__model__")))
+def _whole(folder: Path) -> tuple[bytes, ...]:
+    return tuple(file.read_bytes() for file in sorted(folder.glob("*/__model__")))
 
 
 def model(draw: random.Random) -> bytes:
     """Return a program after some changes."""
-    blocks = program_desc.read(draw.choice(_whole()))
+    return _changed(draw, RECORDED)
+
+
+def loops(draw: random.Random) -> bytes:
+    """Return a program with loops and branches after some changes."""
+    return _changed(draw, LOOPS)
+
+
+def _changed(draw: random.Random, folder: Path) -> bytes:
+    blocks = program_desc.read(draw.choice(_whole(folder)))
     for _ in range(draw.randint(1, 4)):
-        draw.choice((_attribute, _attribute, _slot, _name, _type, _variable, _operator))(draw, blocks[0])
+        block = draw.choice([block for block in blocks if block.ops and block.vars])
+        draw.choice((_attribute, _attribute, _slot, _name, _type, _variable, _operator))(draw, block)
     return program_desc.write(blocks)
 
 

@@ -37,6 +37,7 @@ GRAMMARS: dict[str, Grammar] = {
     "archive": grammar_archives.archive,
     "original_model": grammar_originals.model,
     "original_import": grammar_originals.model,
+    "original_loops": grammar_originals.loops,
     "packed_text": grammar_texts.packed,
     "feed_description": grammar_texts.feed_description,
     "picture": grammar_pictures.picture,

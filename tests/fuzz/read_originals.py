@@ -14,6 +14,7 @@ from pe_cli.io.fluid import program_desc
 from pe_cli.io.fluid.models import read_bytes, read_program
 from pe_cli.io.fluid.tensors import of_tensors
 from pe_cli.io.fluid.value_files import is_original, read_original
+from pe_cli.paddle.fluid.original_blocks.programs import read_program as read_with_loops
 from pe_cli.program.verify import verify
 from pe_cli.session.importing.define import ImportWish, read_model
 from pe_cli.session.importing.write import model_text, report_text
@@ -30,6 +31,16 @@ def original_model(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with refused(folder, ROOM):
         found = read_program(read_bytes(path), str(path))
+        verify(found.program)
+        for name in found.fetches:
+            found.program.var(name)
+
+
+@target
+def original_loops(data: bytes, folder: Path) -> None:
+    """A `__model__` whose operators run other blocks."""
+    with refused(folder, ROOM):
+        found = read_with_loops(data, "model")
         verify(found.program)
         for name in found.fetches:
             found.program.var(name)

@@ -125,6 +125,7 @@ def binaries() -> dict[str, list[bytes]]:
         "onnx_values": [_onnx()],
         "frames": messages.wholes(),
         "original_import": [file.read_bytes() for file in sorted((RECORDED / "models").glob("*/__model__"))],
+        "original_loops": [file.read_bytes() for file in sorted((RECORDED / "loops").glob("*/__model__"))],
         "original_model": [file.read_bytes() for file in sorted((RECORDED / "models").glob("*/__model__"))],
         "original_values": [(RECORDED / "values" / name).read_bytes() for name in ("persistables", "fc_0.w_0", "saved.pdparams")],
         "handshake": _handshakes(),

@@ -196,6 +196,8 @@ class Reader:
                 default = definition.attrs[name].default
                 # Element types are numbers in the file and names here.
                 numbered = isinstance(default, str) and isinstance(value, int) and name.endswith("dtype")
+                if numbered and value == -1:  # no element type is said: that of the default
+                    continue
                 value = ELEMENTS.get(value, "") if numbered else value
                 found[name] = _plain(value)
             elif name not in NO_MATTER and name not in leave and value not in _PLAIN and not name.startswith("@"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 
 from pe_cli.core.errors import ExitCode, PeError
@@ -64,12 +64,12 @@ def program_of(blocks: Sequence[BlockDesc], *, partial: bool = False) -> Loaded:
     """
     main = blocks[0]
     if not partial:
-        _check_types(blocks)
+        check_types(blocks)
     made = Loaded(Program("imported"))
     block = made.program.main_block
     described = {v.name: v for v in main.vars}
-    made.feeds, made.fetches = _columns(main, "feed"), _columns(main, "fetch")
-    _declare(main, block, made.feeds)
+    made.feeds, made.fetches = columns(main, "feed"), columns(main, "fetch")
+    declare(main, block, made.feeds)
     newest: dict[str, str] = {}
     missing: set[str] = set()
     with program_guard(made.program, Program("startup")):
@@ -150,17 +150,24 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
 
 #: Operators that run other blocks of a program.
 CONTROL = {"while", "conditional_block", "conditional_block_infer", "recurrent"}
-FOR_CONTROL = "a model file has no such loops and branches: --partial ends the model before them, pe run runs the script that built it"
+FOR_CONTROL = (
+    "a model file has no such loops and branches: --partial ends the model before them, and a script that pe run runs may load the model "
+    "by fluid.io.load_inference_model"
+)
 
 
-def _check_types(blocks: Sequence[BlockDesc]) -> None:
+def check_types(blocks: Sequence[BlockDesc], further: Collection[str] = ()) -> None:
     """Check that all operators are known.
+
+    Args:
+        blocks: of the program.
+        further: types that are known beside those that are read here.
 
     Raises:
         PeError: some are not; each with how many there are, and the number of the first one and of its block (exit code 3).
     """
     places = [(op.type, number, index) for index, block in enumerate(blocks) for number, op in enumerate(block.ops)]
-    lost = Counter(t for t, _, _ in places if t not in ("feed", "fetch") and reader_of(t) is None)
+    lost = Counter(t for t, _, _ in places if t not in ("feed", "fetch", *further) and reader_of(t) is None)
     if not lost:
         return
     first = {t: f"operator {number} of block {index}" for t, number, index in reversed(places)}
@@ -169,7 +176,7 @@ def _check_types(blocks: Sequence[BlockDesc]) -> None:
     raise PeError(f"the model has operators that are not read: {listed}", hint=hint, code=ExitCode.DATA)
 
 
-def _columns(main: BlockDesc, type_: str) -> list[str]:
+def columns(main: BlockDesc, type_: str) -> list[str]:
     """Return what the model's operators feed, or fetch, by their columns."""
     found: list[tuple[int, str]] = []
     for op in main.ops:
@@ -180,11 +187,22 @@ def _columns(main: BlockDesc, type_: str) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _declare(main: BlockDesc, block: Block, feeds: Sequence[str]) -> None:
-    """Make the variables that no operator makes: what is fed, and what lives between steps."""
-    written = {n for op in main.ops if op.type != "feed" for names in op.outputs.values() for n in names}
-    statistics = {n for op in main.ops for slot in ("Mean", "Variance") for n in op.inputs.get(slot, ())}
-    used = {n for op in main.ops for names in op.inputs.values() for n in names}
+def declare(main: BlockDesc, block: Block, feeds: Sequence[str], others: Sequence[BlockDesc] = ()) -> None:
+    """Make the variables that no operator makes: what is fed, and what lives between steps.
+
+    Args:
+        main: the block that has them.
+        block: gets them.
+        feeds: names of what is fed.
+        others: blocks that its operators run.
+
+    Raises:
+        PeError: one is declared twice, or with an element type or sizes that it cannot have (exit code 3).
+    """
+    ops = [op for desc in (main, *others) for op in desc.ops]
+    written = {n for op in ops if op.type != "feed" for names in op.outputs.values() for n in names}
+    statistics = {n for op in ops for slot in ("Mean", "Variance") for n in op.inputs.get(slot, ())}
+    used = {n for op in ops for names in op.inputs.values() for n in names}
     read = set(feeds) or used - written
     for v in main.vars:
         if v.name not in read and not (v.persistable and (v.name in used or v.name in written)):

@@ -199,4 +199,64 @@ def list_first(array: TensorType, count: TensorType) -> TensorType:
 def list_first_host(run: HostRun) -> dict[str, list[Any]]:
     """A shorter list."""
     return {"Out": [Many(_items(run)[: int(run.one("Count").ravel()[0])])]}
-not_in_onnx(LISTS, "list_copy", "list_first", "list_get", "list_of", "list_put")
+
+
+@op(
+    "list_join",
+    traits=[Lists()],
+    inputs="Array",
+    outputs="Out OutIndex",
+    differentiable="",
+    attrs={"axis": Attr(0, "axis along which tensors are joined, or the new one"), "use_stack": Attr(False, "along a new axis")},
+)
+def list_join(array: TensorType, *, axis: int, use_stack: bool) -> tuple[TensorType, TensorType]:
+    """Join the tensors of a list along an axis.
+
+    Args:
+        Array: a list.
+        axis, use_stack: see the attributes.
+
+    Returns:
+        Out: one tensor. OutIndex: [tensors] int32; the size of each along the axis, 1 along a new one.
+
+    Raises:
+        PeError: the tensors have no such axis; while running, a place without a tensor, or tensors of sizes that do not fit.
+
+    Source:
+        fluid's tensor_array_to_tensor op.
+    """
+    sizes = list(array.shape[1:])
+    most = len(sizes) + use_stack
+    if not -most <= axis < most:
+        raise PeError(f"list_join: axis {axis} of tensors of {sizes}")
+    axis %= most
+    if use_stack:
+        sizes.insert(axis, -1)
+    else:
+        sizes[axis] = -1
+    return array.with_shape(*sizes), TensorType((-1,), "int32")
+
+
+@list_join.host_run
+def list_join_host(run: HostRun) -> dict[str, list[Any]]:
+    """All tensors, in order.
+
+    Raises:
+        PeError: a place is empty, or sizes do not fit.
+    """
+    items, axis = _items(run), run.attrs["axis"]
+    lost = next((i for i, item in enumerate(items) if item is None), None if items else 0)
+    if lost is not None:
+        raise PeError(f"tensor_array_to_tensor: nothing was written at {lost} of the array", code=ExitCode.DATA)
+    arrays = [item.array for item in items if item is not None]
+    join = np.stack if run.attrs["use_stack"] else np.concatenate
+    try:
+        joined = join(arrays, axis)
+    except ValueError:
+        sizes = [list(a.shape) for a in arrays[:8]]
+        raise PeError(f"tensor_array_to_tensor: tensors of {sizes} along axis {axis}", code=ExitCode.DATA) from None
+    counts = [1 if run.attrs["use_stack"] else a.shape[axis] for a in arrays]
+    return {"Out": [Leveled(joined)], "OutIndex": [Leveled(np.array(counts, "int32"))]}
+
+
+not_in_onnx(LISTS, "list_copy", "list_first", "list_get", "list_join", "list_of", "list_put")

@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io.fluid import pickled_arrays
-from pe_cli.io.fluid.models import read_bytes, read_program
+from pe_cli.io.fluid.models import read_bytes
 from pe_cli.io.fluid.operator_writer import NotWritten
 from pe_cli.io.fluid.writing import of_program
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
@@ -33,6 +33,7 @@ from pe_cli.paddle.fluid.decorators import (
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
+from pe_cli.paddle.fluid.original_blocks.programs import read_program
 from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
 from pe_cli.paddle.fluid.saved_values import (
     get_parameter_value,

@@ -152,6 +152,20 @@ def test_an_operator_without_a_layer_is_named_with_the_nearest_one(folder: Path)
     assert any("quantize" in note for note in model.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("static_rnn", r"recurrent (1, operator 2 of block 0)"),
+        ("nested", r"while (2, operator 6 of block 0)"),
+        ("branches", r"conditional_block (14, operator 6 of block 0)"),
+    ],
+)
+def test_loops_and_branches_are_named_with_their_blocks_and_what_runs_them(name: str, operator: str) -> None:
+    said = refused(RECORDED.with_name("loops") / name)
+    assert operator in said.message
+    assert "load_inference_model" in (said.hint or "")
+
+
 def test_ids_without_an_axis_of_their_own_are_looked_up(folder: Path, tmp_path: Path) -> None:
     blocks = program_desc.read((folder / "__model__").read_bytes())
     last = next(i for i, op in enumerate(blocks[0].ops) if op.type == "fetch")

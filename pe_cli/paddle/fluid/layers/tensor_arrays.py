@@ -30,6 +30,8 @@ class TensorArray:
     Args:
         dtype: of the tensors.
         capacity: tensors at most where only a step knows a place; not in the original, whose arrays grow.
+        open_sizes: a tensor of sizes that only a step knows may be the first one, written in a loop; no gradient flows through such an
+            array.
 
     Attributes:
         items: place -> variable, while the program alone says all places.
@@ -38,8 +40,8 @@ class TensorArray:
         listed: rows is a list of tensors of any sizes, as a loop that goes round on the host writes it.
     """
 
-    def __init__(self, dtype: Any = "float32", capacity: int = MOST) -> None:
-        self.dtype, self.capacity = dtype, capacity
+    def __init__(self, dtype: Any = "float32", capacity: int = MOST, *, open_sizes: bool = False) -> None:
+        self.dtype, self.capacity, self.open_sizes = dtype, capacity, open_sizes
         self.name = default_main_program().unique("array")
         default_main_program().named_arrays[self.name] = self
         self.items: dict[int, Variable] = {}
@@ -115,6 +117,10 @@ class TensorArray:
             rows = LayerHelper("array").one("fill_like", {"X": many}, {"value": 0.0})
         elif first.type.known:
             rows = call("fill_constant", [self.capacity, *first.shape], first.dtype, 0.0)
+        elif self.open_sizes:
+            self.listed = True
+            attrs = {"places": [], "shape": list(first.shape), "dtype": first.dtype}
+            rows = LayerHelper("array").one("list_of", {}, attrs)
         else:
             message = f"array_write: only a step knows the place, and the size of {first}"
             raise NotThereYet(message, hint="write a tensor of that size to the array before the loop")
@@ -249,10 +255,13 @@ def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None =
     """Join the tensors of an array along an axis, a new one with use_stack; return their own sizes along it, [tensors] int32, too.
 
     Raises:
-        NotThereYet: a While with beam_search writes the array.
+        FluidValueError: the tensors have no such axis; a ValueError.
     """
     if input.listed:
-        raise NotThereYet("tensor_array_to_tensor of an array that a While with beam_search writes", hint="use beam_search_decode")
+        with raised_as(FluidValueError):
+            inputs, attrs = {"Array": input.rows}, {"axis": axis, "use_stack": use_stack}
+            joined, sizes = LayerHelper("array").op("list_join", inputs, attrs, ("Out", "OutIndex"))
+        return joined, sizes
     if input.rows is not None:
         return _joined(input, axis, use_stack)
     parts = [input.items[i] for i in sorted(input.items)]
@@ -268,10 +277,12 @@ def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
     rank = len(rows.shape)
     # A new axis may stand behind the last one; otherwise the rows' own axes count.
     axis %= rank if use_stack else rank - 1
-    size = rows.shape[axis + 1] if axis + 1 < rank else 1
-    if size < 1:
-        raise NotThereYet(f"tensor_array_to_tensor: axis {axis} of {rows} has a size that is not known", hint="use_stack=True")
-    sizes = call("fill_constant", [array.capacity], "int32", float(size))
+    size = rows.shape[axis + 1] if axis + 1 < rank and not use_stack else 1
+    if size < 1:  # a step knows it, as that of a batch
+        part = call("slice", call("shape", array.rows), [0], [axis + 1], [axis + 2])
+        sizes = call("expand", call("cast", part, "int32"), [array.capacity])
+    else:
+        sizes = call("fill_constant", [array.capacity], "int32", float(size))
     found = helper.one("first_rows", {"X": sizes, "Count": array.length})
     joined = call("transpose", rows, [*range(1, axis + 1), 0, *range(axis + 1, rank)]) if axis else rows
     if not use_stack:
