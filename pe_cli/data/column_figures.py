@@ -14,9 +14,9 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from pe_cli.data.column import Context
 from pe_cli.data.columns.bag import items_of_cell
-from pe_cli.data.columns.date import parse
 from pe_cli.data.columns.mask import pixel_shares
 from pe_cli.data.dataset import Dataset, sequence_fields
+from pe_cli.data.date_forms import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.data.notation import PLAIN, Notation

@@ -15,6 +15,7 @@ from pe_cli.core.encoding import Cast, Check, Fill, Lane, Source, Standardise, S
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number_fit import ScaleState
+from pe_cli.data.date_forms import parse, written
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 
@@ -52,7 +53,9 @@ class DateOptions(ColumnOptions):
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
     format: Annotated[str, Field(strict=True, min_length=1)] | None = Field(
-        None, description="as of Python's strptime, like %d.%m.%Y; ISO 8601 (2026-11-25, 2026-11-25T07:15:00+01:00) when absent"
+        None,
+        description="as of Python's strptime, like %d.%m.%Y, with %q for a quarter (Q%q %Y), %V and %G for a week (KW %V/%G), and %B for "
+        "names of months in many languages; ISO 8601 (2026-11-25, 2026-11-25T07:15:00+01:00, 2026-W48) when absent",
     )
     parts: list[Part] = Field(
         ["year", "month", "day", "weekday"],
@@ -183,21 +186,10 @@ def _read(options: DateOptions, context: Context) -> tuple[list[datetime], NDArr
     return moments, np.array([_numbers(moment, options) for moment in moments]).reshape(len(moments), -1)
 
 
-def parse(text: str, form: str | None) -> datetime:
-    """Return a moment; one without a time zone is taken for UTC.
-
-    Raises:
-        ValueError: the text is no date of that form.
-    """
-    moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
-    # Dates without a zone are taken as UTC, so that no result depends on where it runs.
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
 def _written(moment: datetime, form: str | None) -> str:
     """Return a moment as `parse` reads it; one at midnight without its time where any form is taken."""
     if form is not None:
-        return moment.strftime(form)
+        return written(moment, form)
     at_midnight = moment.timetz() == datetime(2000, 1, 1, tzinfo=UTC).timetz()
     return moment.date().isoformat() if at_midnight else moment.isoformat()
 

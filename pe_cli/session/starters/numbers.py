@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.notation_detection import Guessed, is_grouped, notation_of
 from pe_cli.data.raw_cells import MISSING, Codes, Table
+from pe_cli.session.starters.dates import compact, no_days
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 
@@ -86,6 +87,7 @@ def markers(table: Table, names: Iterable[str], targets: Sequence[str] = ()) -> 
         if not numbers.bad_count:
             continue
         codes = cells.codes()
+        found.update(dict.fromkeys(no_days(codes.words)))
         written = notation_of(codes.words)
         if numbers.bad_count * 2 > np.isfinite(numbers.values).sum() + numbers.bad_count:
             if written is None:
@@ -193,6 +195,9 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
         note += f"to take them otherwise: {otherwise(name, PLAIN)}"
         return Guess(name, found.type, found.options, f"{found.why}; written like {notation.said}", note)
     if _may_be_code(values):
+        days = compact(table, name, values)
+        if days is not None:
+            return days
         code = _code(table, name, there, len(values) - len(there))
         if code is not None:
             return code

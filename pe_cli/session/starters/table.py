@@ -13,7 +13,7 @@ from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column_inference import read_ahead
-from pe_cli.data.columns.date import parse
+from pe_cli.data.date_forms import parse
 from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of

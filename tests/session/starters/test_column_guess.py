@@ -57,6 +57,18 @@ DAYS = [str(np.datetime64("2024-01-01") + 13 * i) for i in range(60)]
         pytest.param(["Yes", "no"] * 30, "bool", {}, id="yes and no"),
         pytest.param(["yes", "no", ""] * 20, "category", {}, id="yes, no and gaps: a class of their own"),
         pytest.param([3, 3, None] * 20, "category", {}, id="one number or a gap"),
+        pytest.param([f"{2020 + i % 3}-Q{i % 4 + 1}" for i in range(60)], "date", {"format": "%Y-Q%q", "parts": YEARS[:2]},
+                     id="quarters"),
+        pytest.param([f"Q{i % 4 + 1}/{20 + i % 3}" for i in range(60)], "date", {"format": "Q%q/%y", "parts": YEARS[:2]},
+                     id="short quarters"),
+        pytest.param([f"{2020 + i % 3}-W{i % 9 + 1:02}" for i in range(60)], "date", {"parts": YEARS[:2]}, id="weeks"),
+        pytest.param([f"{i % 28 + 1}. M\u00e4rz {2000 + i % 30}" for i in range(60)], "date", {"format": "%d. %B %Y", "parts": YEARS},
+                     id="names of months"),
+        pytest.param([20210100 + i % 28 + 1 for i in range(60)], "date", {"format": "%Y%m%d", "parts": ["timestamp", "weekday"]},
+                     id="days without signs"),
+        pytest.param([202001 + i % 12 + 100 * (i % 5) for i in range(60)], "date", {"format": "%Y%m", "parts": YEARS[:2]},
+                     id="months without signs"),
+        pytest.param([200000 + 7 * i for i in range(60)], "number", {"scale": "standard"}, id="numbers of which some are like months"),
         pytest.param(["red", "green", "blue"] * 20, "category", {}, id="texts that repeat"),
         pytest.param(["a|b", "b|c", "a", "c|a|b", ""] * 20, "bag", {}, id="lists by |"),
         pytest.param(["x; y", "y", "z; x", "x; y; z"] * 20, "bag", {"separator": ";"}, id="lists by ;"),
@@ -169,3 +181,13 @@ def test_targets_are_taken_for(values, task, kind):
 def test_many_numbers_are_no_classes():
     with pytest.raises(PeError, match="the target has 60 different texts in 60 rows"):
         guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", settings("classes"), Asked())
+
+
+def test_dates_that_stand_for_none_are_missing():
+    table = ListTable({"day": [*DAYS, "9999-12-31", "1900-01-01"], "first": [*DAYS, "1900-01-01", "1900-01-02"]}, Origin(Path()))
+    assert markers(table, ["day"]) == ("9999-12-31", "1900-01-01")
+
+
+def test_dates_of_another_calendar_are_said():
+    found = guess(ListTable({"c": [f"{i % 28 + 1}/{i % 12 + 1}/{2560 + i % 6}" for i in range(60)]}, Origin(Path())), "c", Asked())
+    assert "dates of the years 2560 to 2565" in found.note
