@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 #: Names of the months and their short forms, an entry for each month; no name stands for two of them, whatever the language.
 _MONTHS = (
@@ -37,6 +37,8 @@ _MONTHS = (
 _ENGLISH = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
+#: Forms that count from 1970 on, by the seconds of what they count.
+SINCE = {"%s": 1.0, "%Q": 0.001}
 _WORD = re.compile(r"[^\W\d_]+")
 #: What may stand behind the number of a day: 1st, 1er, 1º.
 _ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th|er|re|º|ª)\b", re.IGNORECASE)
@@ -56,7 +58,8 @@ def parse(text: str, form: str | None) -> datetime:
     Args:
         text: of the cell.
         form: as of strptime, and `%q` for a quarter, 1 to 4, which is its first day; a week without a weekday (`%V` with `%G`) is its
-            Monday. `%B` and `%b` take names of months of many languages. None for ISO 8601.
+            Monday. `%s` alone are seconds since 1970, `%Q` thousandths of them.
+            `%B` and `%b` take names of months of many languages. None for ISO 8601.
 
     Raises:
         ValueError: the text is no date of that form.
@@ -78,10 +81,14 @@ def written(moment: datetime, form: str) -> str:
     >>> written(datetime(2021, 8, 1), "Q%q %Y")
     'Q3 2021'
     """
+    if form in SINCE:
+        return str(round(moment.timestamp() / SINCE[form]))
     return moment.strftime(form.replace("%q", str((moment.month + 2) // 3)))
 
 
 def _of_form(text: str, form: str) -> datetime:
+    if form in SINCE:
+        return _since(text, SINCE[form])
     if "%q" in form:
         return _in_quarter(text, form)
     if "%V" in form and not re.search("%[uwaA]", form):
@@ -92,6 +99,13 @@ def _of_form(text: str, form: str) -> datetime:
         if not re.search("%[ABbap]", form):
             raise
         return _with_words(text, form)
+
+
+def _since(text: str, unit: float) -> datetime:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(text) * unit)
+    except OverflowError:
+        raise ValueError(f"'{text}' is no moment that a calendar has") from None
 
 
 def _in_quarter(text: str, form: str) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, n
 from pe_cli.session.starters.spellings import Spellings, spellings_of
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 from pe_cli.session.starters.target_kinds import is_count, of_numbers
+from pe_cli.session.starters.text_forms import what_texts_are
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -111,28 +111,6 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     shown = f"{len(codes.words):,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
     note = several.note(name, f"--columns {shell(f'{name}=category')}")
     return Guess(name, "category", {**several.written, **({"min_count": FEW} if few else {})}, shown, note)
-
-
-#: Forms of texts that differ in every row, and what is said of a column of them.
-_FORMS = (
-    (r"\d{1,4}:[0-5]\d(:[0-5]\d([.,]\d+)?)?", "times? write them as numbers, such as minutes"),
-    (r"[(\[]?[+-]?\d+([.]\d+)?\s*[,;/ x]\s*[+-]?\d+([.]\d+)?[)\]]?", "two numbers in a cell? write each into a column of its own"),
-    (r"\[[-+\d.eE, ]+\]", "lists of numbers? write each number into a column of its own"),
-    (r"\d{4}[- /]?Q[1-4]|Q[1-4][- /]?\d{4}", "quarters? write the first day of each, as 2026-04-01"),
-    (r"[<>~\u2264\u2265]\s*\d.*", "numbers with a sign of bounds? write them as numbers"),
-    (r"\d{1,4}[-./ ]\d{1,2}[-./ ]\d{1,4}.*|\d{1,2}[. ]+[^\W\d]{3,}[. ]+\d{2,4}.*", "dates of several forms? write all as 2026-11-25"),
-)
-
-
-def what_texts_are(words: Sequence[str]) -> str:
-    """Return what to say of texts that differ in nearly every row.
-
-    >>> what_texts_are(["3:19:52", "0:10:00"]), what_texts_are(["a81", "b7"])
-    ('times? write them as numbers, such as minutes', 'an id?')
-    """
-    tried = words[:TRIED]
-    most = (what for form, what in _FORMS if 2 * sum(re.fullmatch(form, word) is not None for word in tried) > len(tried))
-    return next(most, "an id?")
 
 
 def _ascii(words: list[str]) -> bool:

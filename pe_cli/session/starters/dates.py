@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from datetime import date as date_of
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -42,6 +43,9 @@ _DIRECTIVE = re.compile("%.")
 EARLIEST, LATEST = 1800, 2150
 #: Whole numbers of dates without signs between: their forms, and what the numbers lie between.
 COMPACT = (("%Y%m%d", 19000101, 21001231), ("%Y%m", 190001, 210012))
+#: Names of columns whose numbers may be moments, and seconds, or thousandths of them, from 1998 to 2040; days as Excel counts them.
+_MOMENT = re.compile(r"(^|[\W_])(ts|time|times|timestamp|epoch|date|datum|created|updated|at|unix)([\W_]|$)|(Time|Date|At)$", re.I)
+SECONDS, EXCEL = (9e8, 2.21e9), (20000, 60000)
 #: Different dates at least from which such numbers are taken for dates.
 MANY = 8
 #: Dates that stand for a missing one, and those that do where all others are later by so many days.
@@ -106,6 +110,32 @@ def compact(table: Table, name: str, values: NDArray[np.float64]) -> Guess | Non
         shown = f"{moments[0].date()} to {moments[-1].date()}, of the form {form}"
         return Guess(name, "date", {"format": form, "parts": _parts(moments), **missing}, shown, note)
     return None
+
+
+def since(table: Table, name: str, values: NDArray[np.float64]) -> Guess | None:
+    """Return a column that is called like a time, of whole seconds or milliseconds since 1970; None for others."""
+    there = values[np.isfinite(values)]
+    form, unit = ("%s", 1.0) if there.max() <= SECONDS[1] else ("%Q", 0.001)
+    if not _MOMENT.search(name) or there.min() * unit < SECONDS[0] or there.max() * unit > SECONDS[1]:
+        return None
+    words = table.cells(name).codes().words
+    if len(words) < MANY or not _parses(words, form):
+        return None
+    moments = sorted(parse(word, form) for word in words)
+    missing = {"missing": "zero"} if len(there) < len(values) else {}
+    shown = f"{moments[0].date()} to {moments[-1].date()}"
+    what = "seconds" if form == "%s" else "milliseconds"
+    note = f"'{said(name, 30)}' is taken for {what} since 1970, {shown}: {three(words)}; as numbers: --columns '{said(name, 60)}=number'"
+    return Guess(name, "date", {"format": form, "parts": _parts(moments), **missing}, f"{what} since 1970: {shown}", note)
+
+
+def excel_note(name: str, there: NDArray[np.float64]) -> str:
+    """Return what to say of numbers that may be days as Excel counts them, in a column that is called like a date; nothing for others."""
+    if not _MOMENT.search(name) or there.min() < EXCEL[0] or there.max() > EXCEL[1]:
+        return ""
+    first = date_of(1899, 12, 30) + timedelta(days=float(there.min()))
+    what = f"'{said(name, 30)}' is taken for numbers, such as {there.min():g}; days as Excel counts them ({there.min():g} is {first})"
+    return f"{what} would tell months and weekdays: save them as dates, such as {first}"
 
 
 def no_days(words: Sequence[str]) -> list[str]:
