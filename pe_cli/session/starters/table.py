@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.session.starters import anomaly, series, series_model, series_times
+from pe_cli.data.tables.file_formats import named_format
+from pe_cli.session.starters import anomaly, odd_rows, series, series_model, series_times
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
@@ -59,12 +61,14 @@ def starter(settings: Settings) -> Starter:
         PeError: USAGE, no target is named; DATA, the table cannot be read, or its target cannot be learned.
     """
     source: dict[str, Any] = {"reader": "table", "files": _files(settings)}
-    comments = _read_as(settings, source)
+    comments = [*_read_as(settings, source), *_below_titles(settings, source)]
     table = settings.open(source)
     targets = [] if settings.task == "anomaly" else targets_of(table.names, settings.target)
     check_named(table.names, targets, settings)
     names = [name for name in table.names if name not in targets and name not in settings.drop][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
+    table, shown = _rows_of(table, [*names, *targets], source, settings)
+    comments += shown
     found = markers(table, [*names, *targets], targets)
     if found:
         source["missing"] = [*MISSING, *found]
@@ -82,7 +86,8 @@ def starter(settings: Settings) -> Starter:
         there = series_times.find(table, targets[0], guesses, sure=settings.task == "series")
         if isinstance(there, series_times.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
-            return series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
+            made = series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
+            return replace(made, notes=(*comments, *made.notes))
         if settings.task == "series":
             hint = "--task number or classes predicts from the other columns"
             raise PeError(f"{settings.source} holds no series: {there.why}", hint=hint, code=ExitCode.DATA)
@@ -134,6 +139,51 @@ def _read_as(settings: Settings, source: dict[str, Any]) -> list[str]:
         words = f", and the text has words like {', '.join(repr(said(word, 24)) for word in found.shown)} in it" if found.shown else ""
         return [f"encoding: {found.encoding}: line {found.line} is no UTF-8{words}."]
     return []
+
+
+def _below_titles(settings: Settings, source: dict[str, Any]) -> list[str]:
+    """Write into the source how many lines stand above the header; return what to say of them."""
+    if not settings.source.is_file() or settings.whole is not None or named_format(settings.source.name) not in ("csv", "tsv", "auto"):
+        return []
+    for path in _texts(settings):
+        first = next(chunks_of(path, Origin(settings.base)), b"")[:HEAD].removeprefix(b"\xef\xbb\xbf")
+        lines = 0 if first.lstrip()[:1] in (b"{", b"[") or first[:4].lower() == b"sep=" else odd_rows.titles(first, None)
+        if lines:
+            source["titles"] = lines
+            return [odd_rows.of_lines(lines, first)]
+    return []
+
+
+def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], settings: Settings) -> tuple[Table, list[str]]:
+    """Return the table without rows that are no samples; the source says which are left out. And what to say of them.
+
+    Raises:
+        PeError: DATA; the header stands there again.
+    """
+    names = [name for name in table.names if name in names]  # in the order of the file, whose first cell tells what a row is
+    again = odd_rows.repeated_header(table, names)
+    if again is not None:
+        raise again
+    # What lies at the borders of several files is no border of their table.
+    if not settings.source.is_file() or settings.whole is not None or _delimiter(settings) is None:
+        return table, []
+    first, last = odd_rows.units(table, names), odd_rows.ends(table, names)
+    if not first and not last:
+        return table, []
+    shown = []
+    if first:
+        source["skip"] = first
+        cells = "; ".join(odd_rows.told(table, names, row) for row in range(first))
+        rows = "the first row says" if first == 1 else f"the first {first} rows say"
+        shown.append(f"{rows} what columns are, and is left out (skip: {first}): {cells}")
+    if last:
+        source["limit"] = len(table) - first - last
+        cells = "; ".join(odd_rows.told(table, names, len(table) - last + row) for row in range(last))
+        rows = "the last row is no sample" if last == 1 else f"the last {last} rows are no samples"
+        shown.append(f"{rows}, and left out (limit: {source['limit']}): {cells}")
+    table = settings.open(source)
+    read_ahead(table, names)
+    return table, shown
 
 
 def _delimiter(settings: Settings) -> str | None:
