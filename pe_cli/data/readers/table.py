@@ -161,11 +161,13 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
     if origin.is_cut:
         most = min(most or FIRST_ROWS, FIRST_ROWS)  # the last row may be cut
     if kind == "auto":
-        kind = "jsonl" if first.lstrip().startswith(b"{") else "csv"
+        kind = "jsonl" if first.lstrip().startswith((b"{", b"[{")) else "csv"
     if kind == "jsonl":
-        from pe_cli.data.tables.jsonl import JsonlPart
+        from pe_cli.data.tables.json_document import is_document, lines_of
+        from pe_cli.data.tables.jsonl import DECODER, JsonlPart
 
-        return JsonlPart(text, options.missing, most)
+        whole = is_document(text)
+        return JsonlPart(lines_of(text, spool, DECODER) if whole else text, options.missing, most, of_document=whole)
     from pe_cli.data.tables.csv import CsvPart
 
     delimiter = options.delimiter if options.delimiter != "auto" else "\t" if options.format == "tsv" else None
