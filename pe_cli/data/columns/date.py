@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pe_cli.core.encoding import Cast, Check, Fill, Lane, Source, Standardise, Step, Wave
 from pe_cli.core.types import TensorType
@@ -18,8 +18,9 @@ from pe_cli.data.columns.number_fit import ScaleState
 from pe_cli.data.date_forms import parse, written
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.public_holidays import calendar_of
 
-Part = Literal["timestamp", "year", "month", "day", "weekday", "dayofyear", "hour", "minute", "second"]
+Part = Literal["timestamp", "year", "month", "day", "weekday", "dayofyear", "hour", "minute", "second", "holiday"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Part -> its value, and its first value and period where it comes around again.
 PARTS: dict[str, tuple[Callable[[datetime], float], float, float | None]] = {
@@ -32,6 +33,8 @@ PARTS: dict[str, tuple[Callable[[datetime], float], float, float | None]] = {
     "hour": (lambda t: t.hour + t.minute / 60, 0, 24),
     "minute": (lambda t: t.minute, 0, 60),
     "second": (lambda t: t.second, 0, 60),
+    # by the calendar that `holidays` names; see `_numbers`
+    "holiday": (lambda t: 0.0, 0, None),
 }
 
 #: Part -> what a number is, for those who give it by itself.
@@ -45,6 +48,7 @@ _SAID = {
     "hour": "0 to 24, with minutes as its fraction",
     "minute": "0 to 59",
     "second": "0 to 59",
+    "holiday": "1 on a public holiday, else 0",
 }
 
 
@@ -61,7 +65,12 @@ class DateOptions(ColumnOptions):
         ["year", "month", "day", "weekday"],
         min_length=1,
         description="numbers of the field, in this order: timestamp (seconds since 1970), year, month (1 to 12), day, weekday "
-        "(Monday is 0), dayofyear, hour (with a fraction), minute, second",
+        "(Monday is 0), dayofyear, hour (with a fraction), minute, second, holiday (1 on a public holiday, by `holidays`)",
+    )
+    holidays: Annotated[str, Field(strict=True, pattern=r"^[A-Z]{2,3}(-[A-Za-z0-9]{1,8})?$")] | None = Field(
+        None,
+        description="country, or country and region, whose public holidays the part holiday tells, such as DE or DE-BY "
+        "(pip install 'pe-cli[holidays]')",
     )
     cyclic: bool = Field(
         True, strict=True, description="parts that come around again become sine and cosine, so that December is next to January"
@@ -74,6 +83,12 @@ class DateOptions(ColumnOptions):
         if len(set(parts)) < len(parts):
             raise ValueError("a part is listed twice")
         return parts
+
+    @model_validator(mode="after")
+    def _of_a_country(self) -> DateOptions:
+        if ("holiday" in self.parts) != (self.holidays is not None):
+            raise ValueError("the part holiday goes with holidays, which names the country: {holidays: DE, parts: [holiday]}")
+        return self
 
 
 class DateState(ScaleState):
@@ -198,7 +213,8 @@ def _numbers(moment: datetime, options: DateOptions) -> list[float]:
     found: list[float] = []
     for part in options.parts:
         value, first, period = PARTS[part]
-        number = float(value(moment))
+        is_holiday = part == "holiday" and options.holidays is not None and moment.date() in calendar_of(options.holidays)
+        number = float(is_holiday) if part == "holiday" else float(value(moment))
         if options.cyclic and period is not None:
             angle = 2 * math.pi * (number - first) / period
             found += [math.sin(angle), math.cos(angle)]

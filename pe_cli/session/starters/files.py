@@ -38,6 +38,7 @@ class Settings:
         ask: puts a question with answers, and returns the index of one; None where nobody is there to be asked.
         whole: folder that is divided into training and evaluation by what its folders and files are called; `source` is the part of it
             that trains, or the same folder where its parts lie deeper. None where nothing is divided.
+        holidays: country whose public holidays stand beside dates; None for none.
     """
 
     source: Path
@@ -51,6 +52,7 @@ class Settings:
     known: tuple[str, ...] = ()
     ask: Callable[[str, Sequence[str]], int] | None = None
     whole: Path | None = None
+    holidays: str | None = None
 
     @property
     def path(self) -> str:

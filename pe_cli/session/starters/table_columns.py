@@ -12,6 +12,7 @@ from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import PeError
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
+from pe_cli.data.public_holidays import calendar_of
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
@@ -108,7 +109,29 @@ def guesses_of(table: Table, settings: Settings, targets: Sequence[str], asked: 
             found.append(as_declared(table, name, settings.columns[name], asked))
         else:
             found.append(guess(table, name, asked))
-    return found
+    return found if settings.holidays is None else with_holidays(table, found, settings.holidays, settings.columns)
+
+
+def with_holidays(table: Table, guesses: Sequence[Guess], code: str, declared: Mapping[str, Any]) -> list[Guess]:
+    """Return columns of which those of days tell public holidays, too, where nobody has declared them.
+
+    Raises:
+        PeError: USAGE, the country is unknown; DATA, no column has days.
+    """
+    calendar_of(code)
+    made = []
+    for one in guesses:
+        parts = one.options.get("parts", ())
+        # Months, quarters and times of day have no holidays.
+        if one.type == "date" and one.name not in declared and "timestamp" in parts and {"weekday", "hour"} & set(parts):
+            options = {**one.options, "parts": [*parts, "holiday"], "holidays": code}
+            made.append(replace(one, options=options, why=f"{one.why}; holidays of {code}"))
+        else:
+            made.append(one)
+    if made == list(guesses):
+        text = f"--holidays {code}: no column has the days of at least two weeks"
+        raise table.error(0, table.names[0], text, "leave --holidays out, or declare it: {type: date, holidays: DE, parts: [holiday]}")
+    return made
 
 
 def look(
