@@ -172,6 +172,8 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), settings.task)
     if kind == "number" and settings.task in ("count", "share"):
         task = settings.task
+    if settings.event is not None:
+        task = "survival"
     cells = table.cells(name)
     codes = cells.codes()
     if task == "tags":
@@ -185,13 +187,13 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     number = not numbers.bad_count
     if number and not declared and kind is None:
         _check_markers(table, name, numbers.values)
-    if task in ("number", "count", "share"):
+    if task in _RANGES:
         _check_numbers(table, name, numbers, task)
     few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
     # More whole numbers than a rating has, most of them small, count something.
     few = few and not (number and len(codes.words) > MOST_RATING and is_count(numbers.values))
     whole = number and bool((numbers.values == np.rint(numbers.values)).all())
-    if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):
+    if task in _RANGES or (task == "auto" and number and not (whole and few)):
         return _as_number(name, numbers.values, notation, how, note, declared, task)
     values = numbers.values if number and task in ("auto", "ordered") else None
     several = Spellings({}) if kind or "spellings" in declared else spellings_of(codes.words, counts_of(codes))
@@ -240,6 +242,7 @@ _RANGES = {
     "number": (-float("inf"), float("inf"), False, "numbers"),
     "count": (0.0, float("inf"), True, "whole numbers from 0 on"),
     "share": (0.0, 100.0, False, "numbers from 0 to 1, or to 100"),
+    "survival": (0.0, float("inf"), False, "times from 0 on"),
 }
 
 
@@ -256,17 +259,18 @@ def _check_numbers(table: Table, name: str, numbers: Numbers, task: str) -> None
         cell = said(table.cells(name).text(int(bad[0])))
         count = numbers.bad_count or len(bad)
         more = f"; nor are {count - 1:,} more cells" if count > 1 else ""
-        instead = "--task classes" if numbers.bad_count else "--task number"
-        raise table.error(int(bad[0]), name, f"'{cell}' is no {task}, and --task {task} predicts {what}{more}", f"correct it, or {instead}")
+        option, kind = ("--event", "time") if task == "survival" else (f"--task {task}", task)
+        instead = "leave --event out" if task == "survival" else "--task classes" if numbers.bad_count else "--task number"
+        raise table.error(int(bad[0]), name, f"'{cell}' is no {kind}, and {option} predicts {what}{more}", f"correct it, or {instead}")
 
 
 def _as_number(
     name: str, values: NDArray[np.float64], notation: Notation, how: str, note: str, declared: dict[str, Any], task: str
 ) -> Guess:
     """Return a target of numbers of some kind; one whose options were said is taken as they say."""
-    if declared.get("transform"):
+    if declared.get("transform") and task != "survival":
         task = "log"
-    elif "scale" in declared:
+    elif "scale" in declared and task != "survival":
         task = "number"
     kind, options, why, told = of_numbers(name, values, notation.unit, task)
     return Guess(name, "number", {**notation.written, **options, **declared}, f"{why}{how}", note or told, kind=kind)

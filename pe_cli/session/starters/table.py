@@ -40,6 +40,7 @@ from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import evidence, markers, read_codes
 from pe_cli.session.starters.ordinal_classes import kappa_section
 from pe_cli.session.starters.pictures import augmentation, with_pictures
+from pe_cli.session.starters.survival import check_event, concordance_section
 from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,
     Inspected,
@@ -65,7 +66,8 @@ def starter(settings: Settings) -> Starter:
     table = settings.open(source)
     targets = [] if settings.task == "anomaly" else targets_of(table.names, settings.target)
     check_named(table.names, targets, settings)
-    names = [name for name in table.names if name not in targets and name not in settings.drop][:MOST_COLUMNS]
+    check_event(targets, settings)
+    names = [name for name in table.names if name not in (*targets, *settings.drop, settings.event)][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
     table, shown = _rows_of(table, [*names, *targets], source, settings)
     comments += shown
@@ -81,7 +83,7 @@ def starter(settings: Settings) -> Starter:
     read_codes(table, names)
     asked = evidence(table, names, _delimiter(settings), Asked(settings.ask))
     there: series_times.Found | series_times.Missed | None = None
-    if settings.task in ("auto", "series") and len(targets) == 1:
+    if settings.task in ("auto", "series") and len(targets) == 1 and settings.event is None:
         guesses = guesses_of(table, settings, targets, asked)
         there = series_times.find(table, targets[0], guesses, sure=settings.task == "series")
         if isinstance(there, series_times.Found):
@@ -219,7 +221,9 @@ def check_named(names: Sequence[str], targets: Sequence[str], settings: Settings
     drawn = next((name for name, declared in settings.columns.items() if declared.get("type") == "mask"), None)
     if drawn is not None:
         raise PeError(f"--columns {said(drawn)}: masks go with a folder of pictures", hint="write the column into the config by hand")
-    for option, named in (("--drop", settings.drop), ("--columns", tuple(settings.columns)), ("--known", settings.known)):
+    events = () if settings.event is None else (settings.event,)
+    options = {"--drop": settings.drop, "--columns": tuple(settings.columns), "--known": settings.known, "--event": events}
+    for option, named in options.items():
         for name in named:
             if name not in names:
                 listed = ", ".join(said(one, 30) for one in names[:40])
@@ -258,6 +262,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     stratified = inspected.split.get("stratify")
     how = [f"stratify: every part has its share of every class of '{said(stratified)}'."] if stratified else []
     columns = [column_row(g.name, g.written, g.why) for g in inspected.guesses if g.type]
+    columns += [column_row(goal.event.name, goal.event.written, goal.event.why) for goal in inspected.goals if goal.event]
     columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in inspected.goals]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out] + _changes(inspected)
     drawn = [f"{len(inspected.table):,} rows, drawn by the seed: {share}, the rest for training."] if share else []
@@ -320,6 +325,7 @@ def _feeds(inspected: Inspected) -> list[str]:
     for found, feed in branches_of(inspected).items():
         rows.append((f"{feed}:", quoted(escaped(found)), ""))
     rows += [(f"{goal.feed}:", quoted(escaped(goal.name)), "what is predicted") for goal in inspected.goals]
+    rows += [("event:", quoted(escaped(goal.event.name)), "whether the time has ended in it") for goal in inspected.goals if goal.event]
     return [*lines, "feeds:", *aligned(rows, "  ")]
 
 
@@ -349,6 +355,8 @@ def _metrics(inspected: Inspected) -> list[str]:
             lines += tag_section(goal.guess.options["classes"], goal.suffix)
         elif goal.guess.kind == "ordered":
             lines += kappa_section(goal.suffix)
+        elif goal.event:
+            lines += concordance_section()
     return ["", "metrics:", *lines] if lines else []
 
 

@@ -23,6 +23,7 @@ from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
 from pe_cli.session.starters.positive_class import classes_in, positive_of
 from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
+from pe_cli.session.starters.survival import event_of
 from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.text_pairs import LAYERS as PAIR_LAYERS
 from pe_cli.session.starters.text_pairs import paired
@@ -71,7 +72,8 @@ class Inspected:
     def left_out(self) -> list[tuple[str, str]]:
         """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
         found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
-        more = len(self.table.names) - len(self.goals) - len(self.guesses)
+        events = sum(goal.event is not None for goal in self.goals)
+        more = len(self.table.names) - len(self.goals) - len(self.guesses) - events
         return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
 
     @property
@@ -102,7 +104,7 @@ def guesses_of(table: Table, settings: Settings, targets: Sequence[str], asked: 
         PeError: DATA; cells may be read in several ways, and nothing tells which.
     """
     found = []
-    for name in [name for name in table.names if name not in targets][:MOST_COLUMNS]:
+    for name in [name for name in table.names if name not in targets and name != settings.event][:MOST_COLUMNS]:
         if name in settings.drop:
             found.append(Guess(name, None, why="--drop says so"))
         elif name in settings.columns:
@@ -160,7 +162,7 @@ def look(
     parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
     goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
     inspected = Inspected(table, division.sections, goals, guesses, division.split, parts, comments=(*comments, *division.told))
-    inspected.notes = [note for one in [*aims, *guesses] if (note := one.note)]
+    inspected.notes = [note for one in [*aims, *(goal.event for goal in goals if goal.event), *guesses] if (note := one.note)]
     inspected.notes += [note for one in aims for note in leaks(table, guesses, one)]
     for goal in goals:
         inspected.states[goal.name] = _fitted(inspected, goal.guess, settings)
@@ -176,6 +178,8 @@ def _goals(table: Table, settings: Settings, targets: Sequence[str], asked: Aske
     if settings.positive is not None and len(targets) > 1:
         text = f"--positive '{said(settings.positive)}' is about one target, and there are {len(targets)}"
         raise PeError(text, hint="leave --positive out")
+    if settings.event is not None:
+        return [Goal(guess_target(table, targets[0], settings, asked), event=event_of(table, settings.event, settings.columns))]
     return with_suffixes([positive_of(table, guess_target(table, name, settings, asked), settings.positive) for name in targets])
 
 
