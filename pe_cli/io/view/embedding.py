@@ -37,10 +37,9 @@ def embedding(found: EmbeddingPoints | None) -> str:
     svg += f"{frame}{drawn}{labels}</svg>"
     some = f", of which {len(found.places):,} are drawn" if len(found.places) < found.rows else ""
     by = f"; colours are those of '{found.of}'" if found.of else ""
-    head = (
-        f"'{found.layer}' of {found.rows:,} rows of data.{found.split}{some}: {found.size:,} number{'s' * (found.size > 1)} along the two axes on which rows "
-        f"differ most (principal components){by}."
-    )
+    numbers = f"{found.size:,} number{'s' * (found.size > 1)}"
+    axes_are = f"{numbers} along the two axes on which rows differ most (principal components){by}"
+    head = f"'{found.layer}' of {found.rows:,} rows of data.{found.split}{some}: {axes_are}."
     caption = f"<figcaption>{_legend(found, colours)}</figcaption>"
     return f'<p class=note>{text(head)}</p><figure class="plot" id="plot-embedding">{caption}<div class="view">{svg}</div></figure>'
 
