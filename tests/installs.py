@@ -27,6 +27,7 @@ USES: dict[str, Sequence[str] | str] = {
     "images": ("train", "configs/shapes.yaml", "--smoke", "-o", "output.dir={}"),
     "text": "import tokenizers",
     "tensorboard": ("train", "configs/digits.yaml", "--smoke", "-o", "output.dir={}", "-o", "output.log=[jsonl, tensorboard]"),
+    "holidays": "import holidays",
     "search": "import optuna",
     "mlflow": "import mlflow",
     "wandb": "import wandb",

@@ -55,6 +55,14 @@ if TYPE_CHECKING:
     "--known", multiple=True, metavar="NAME", help="With --from, of a series: a column whose future is known, such as a planned price. "
     "May be given several times.",
 )
+@click.option(
+    "--holidays", metavar="COUNTRY", help="With --from: public holidays of a country, such as DE or US-CA, beside the dates of a table; in "
+    "a series they are known ahead. Needs pip install 'pe-cli[holidays]'.",
+)
+@click.option(
+    "--event", metavar="COLUMN", help="With --from, of a target that is a time until something happens: the column that says whether it "
+    "has happened. Where not, the time is only known to be longer.",
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 def command(  # noqa: PLR0913, PLR0917 - an argument per option
     file: Path,
@@ -66,6 +74,8 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     encoding: str | None,
     positive: str | None,
     known: tuple[str, ...],
+    holidays: str | None,
+    event: str | None,
     force: bool,
 ) -> None:
     """Write a first config and its model.
@@ -93,7 +103,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
                 raise PeError(f"{path} is there already", hint="name another file, or add --force to replace it")
     given = {
         "--target": target, "--columns": columns, "--drop": drop, "--encoding": encoding, "--positive": positive,
-        "--known": known,
+        "--known": known, "--holidays": holidays, "--event": event,
         "--task": None if task == "auto" else task,
     }  # fmt: skip
     alone = next((name for name, value in given.items() if value), None)
@@ -103,7 +113,8 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
         made = _plain()
     else:
         ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
-        made = make(Settings(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
+        asked = (said_columns(columns), drop, encoding, positive, known, ask)
+        made = make(Settings(source, target, file, task, *asked, holidays=holidays, event=event))
     atomic.make_folder(file.parent)
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))

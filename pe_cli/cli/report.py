@@ -16,13 +16,20 @@ from pe_cli.core.errors import ExitCode, PeError
 @path_option("-o", "--out", metavar="FILE", help="The page; report.html in the run's folder, or here for several runs.")
 @click.option("--profile", type=click.IntRange(min=1), metavar="STEPS", help="Time the kernels of so many steps now, for the timeline.")
 @click.option("--curves/--no-curves", default=True, help="Run a classifier over data.eval, for its curves and confusion matrix.")
-def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curves: bool) -> None:
+@click.option(
+    "--embedding", metavar="LAYER", help="Draw the rows of data.eval by the numbers of a layer, along the two axes on which they differ "
+    "most, with a colour for each class.",
+)
+def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curves: bool, embedding: str | None) -> None:
     """Write an HTML page about RUNS, which are folders of runs or of folds.
 
     Curves of all runs in one chart per metric, learning rate, gradients, throughput, timeline, graph, memory, config and
     environment; of a classifier its ROC, precision over recall, calibration and figures by class or tag over all of data.eval,
     where the data is there, and its confusion matrix. The page needs no network and nothing beside it. The timeline is that of
     trace.json, which `output.trace: STEPS` in the config leaves; --profile measures one now, for which the data must be there.
+
+    --embedding draws what a layer, such as the one before the last, makes of the rows: what the model takes for alike lies together.
+    `pe predict RUN FILE --fetch LAYER` writes the numbers.
     """
     from pe_cli.cli.run_facts import facts_of
     from pe_cli.io import atomic
@@ -39,7 +46,8 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curve
     if len({path.resolve() for path in runs}) < len(runs):
         raise PeError("a run is named twice", hint="name each run once")
     found = [read_run(path) for path in runs]
-    page = build_page(found, [facts_of(path, profile=profile or 0, curves=curves) for path in runs], folds=folds.rows() if folds else ())
+    facts = [facts_of(path, profile=profile or 0, curves=curves, embedding=embedding) for path in runs]
+    page = build_page(found, facts, folds=folds.rows() if folds else ())
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     atomic.write_text(target, page)
     what = f"{len(runs)} runs" if len(runs) > 1 else found[0].name

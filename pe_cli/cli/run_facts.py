@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from pe_cli.io.view.model_facts import Facts, LayerFacts, MemoryFacts
     from pe_cli.metrics.curves import ClassifierEvaluation
     from pe_cli.metrics.error_shares import ErrorShares
+    from pe_cli.metrics.principal_axes import EmbeddingPoints
 
 #: Boxes of a graph on the page; more are joined by name scope.
 MOST_BOXES = 60
 
 
-def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), curves: bool = True) -> Facts:
+def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), curves: bool = True, embedding: str | None = None) -> Facts:
     """Return what a run's config and trace tell.
 
     Args:
@@ -28,6 +29,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
         profile: steps that are measured now; 0 takes trace.json where there is one.
         overrides: of the config, for measuring.
         curves: whether a classifier is run over its evaluation data, for its curves and its confusion matrix.
+        embedding: layer by whose numbers rows of the evaluation are drawn; None for none.
 
     Raises:
         PeError: what is measured now can't be.
@@ -53,7 +55,20 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     notes = (*found.notes, *(said for said in (note, about) if said))
     (judged, errors), why = _judged(folder) if curves else ((None, ()), "")
     notes = (*notes, why) if why else notes
-    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data, judged=judged, errors=errors)
+    drawn = None if embedding is None else _embedding(folder, embedding)
+    facts = replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes)
+    return replace(facts, data=data, judged=judged, errors=errors, embedding=drawn)
+
+
+def _embedding(folder: Path, layer: str) -> EmbeddingPoints:
+    """Return where rows of the evaluation lie by a layer."""
+    from pe_cli.cli.common import open_trained
+    from pe_cli.session.evaluation.embedding_points import embedding_of
+
+    job, _ = open_trained(folder, (), None)
+    if "eval" not in job.run.data:
+        raise PeError(f"--embedding {layer}: {folder} has no data.eval, whose rows are drawn", hint="leave --embedding out")
+    return embedding_of(job, "eval", layer)
 
 
 def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str, Any]:

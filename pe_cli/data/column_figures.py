@@ -15,8 +15,8 @@ from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from pe_cli.data.column import Context
 from pe_cli.data.columns.bag import items_of_cell
-from pe_cli.data.columns.date import parse
 from pe_cli.data.dataset import Dataset, sequence_fields
+from pe_cli.data.date_forms import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.data.notation import PLAIN, Notation

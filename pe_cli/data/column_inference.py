@@ -12,8 +12,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.column import Context, selected
 from pe_cli.data.columns.bool import NO, YES
-from pe_cli.data.columns.date import parse
 from pe_cli.data.columns.number_fit import numbers_of
+from pe_cli.data.date_forms import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Codes, Table
 

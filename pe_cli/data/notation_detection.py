@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pe_cli.core.lazy_dataclass import dataclass
-from pe_cli.data.notation import BLANKS, MINUS, Notation
+from pe_cli.data.notation import BLANKS, MINUS, PLAIN, Notation
 
 #: Distinct texts of a column that are looked at; all of them when there are fewer.
 TRIED = 1000
@@ -23,11 +23,15 @@ UNITS = frozenset([
     "l", "ml", "cl", "dl", "hl", "gal", "h", "hr", "hrs", "min", "s", "sec", "ms", "kw", "mw", "kwh", "mwh", "wh", "ma", "hz", "khz", "mhz",
     "ghz", "kb", "mb", "gb", "tb", "bar", "pa", "hpa", "kpa", "ppm", "km/h", "kmh", "mph", "m/s", "cal", "kcal", "kj",
 ])  # fmt: skip
+#: Addresses of the internet, which are no numbers with signs between thousands.
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+#: Distinct texts at least of which some may have a minus behind them, or parentheses around them: fewer may be grades.
+MANY_SIGNED = 10
 #: Signs before decimals and between thousands that are tried; the first that fits is taken.
 SIGNS = ((".", ""), (",", ""), (".", ","), (",", "."), (".", "'"), (",", "'"), (".", " "), (",", " "))
 _UNIT = rf"[^\d()+.,'{MINUS}{BLANKS}][^\d()+{MINUS}{BLANKS}]{{0,23}}"
 _LOOSE = re.compile(
-    rf"[(]?[+{MINUS}]?(?P<before>{_UNIT})?[{BLANKS}]?[+{MINUS}]?(?P<core>\d(?:[\d.,'\u2019{BLANKS}]*\d)?)"
+    rf"[(]?[+{MINUS}]?(?P<before>{_UNIT})?[{BLANKS}]?[+{MINUS}]?(?P<core>\d(?:[\d.,'\u2019{BLANKS}]*\d)?(?:[eE][+-]?\d{{1,3}})?)"
     rf"[{BLANKS}]?(?P<behind>{_UNIT})?[{MINUS}]?[)]?"
 )
 
@@ -54,6 +58,8 @@ def notation_of(words: Sequence[str]) -> Guessed | None:
     ('1.234,5 €', '1,234.5')
     """
     words = words[:TRIED]
+    if words and all(_ADDRESS.fullmatch(word) and max(map(int, word.split("."))) < 256 for word in words):
+        return None
     found = [(word, match) for word in words if len(word) <= 64 and (match := _LOOSE.fullmatch(word.strip(BLANKS)))]
     if not found or len(found) < MOST * len(words):
         return None
@@ -70,16 +76,42 @@ def notation_of(words: Sequence[str]) -> Guessed | None:
     if best < NEARLY * len(cores):
         return None
     fitting = [Notation(*signs) for signs in SIGNS if good[signs] == best]
+    if any("e" in core.lower() for core in cores):  # numbers with an exponent have no signs between thousands
+        fitting = [one for one in fitting if not one.thousands] or fitting
     main = max(named, key=lambda unit: units[unit], default="")
     first, other = fitting[0], None
     # Two notations that read the same texts differently cannot both be right, and the user is asked.
     if len(fitting) > 1 and read[fitting[1].decimal, fitting[1].thousands] != read[first.decimal, first.thousands]:
         other = fitting[1]
+    if first.is_plain and other is None and not named and _are_signed(words):
+        first = Notation(first.decimal, " ")  # reads the same texts, and the signs, which numbers as programs write them do not have
     several = tuple(sorted(named)) if len(named) > 1 and units[main] < 0.95 * sum(units[unit] for unit in named) else ()
     if not several and main in ("%", "\u2030") and _are_parts(found, read[first.decimal, first.thousands]):
         several = (main, "none")
     made = [Notation(one.decimal, one.thousands, main) for one in (first, *([other] if other else []))]
     return Guessed(made[0], made[1] if other else None, several)
+
+
+def _are_signed(words: Sequence[str]) -> bool:
+    """Return whether some texts are numbers with a minus behind them or parentheses around them, or the sign U+2212, and most are none.
+
+    >>> _are_signed([f"{i}.50-" for i in range(5)] + [f"{i}.50" for i in range(9)]), _are_signed(["1-", "2-", "1", "2"] * 9)
+    (True, False)
+    """
+    read = [PLAIN.plain(word) for word in words]
+    if len(set(words)) < MANY_SIGNED or read.count(None) > (1 - NEARLY) * len(words):
+        return False
+    # Digits alone, such as 2-, are grades or notes as likely as amounts.
+    amounts = sum("." in word or sum(map(str.isdigit, word)) > 2 for word in words)
+    return amounts > MOST * len(words) and any(one is not None and not _is_plain(word) for one, word in zip(read, words, strict=True))
+
+
+def _is_plain(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _are_parts(found: Sequence[tuple[str, re.Match[str]]], numbers: Sequence[str | None]) -> bool:

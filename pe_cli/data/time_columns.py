@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.columns.date import parse
+from pe_cli.data.date_forms import parse
 from pe_cli.data.raw_cells import Table
 
 

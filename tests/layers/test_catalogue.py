@@ -348,6 +348,10 @@ CALLS |= {
         ["float32[b, 1]"],
     ),
     "quantile_loss": (lambda f: L.quantile_loss(f.x, f.y, 0.9), "elementwise_sub scale scale elementwise_max", ["float32[b, 4]"]),
+    "weibull_nll_loss": (
+        lambda f: L.weibull_nll_loss(f.x, f.y, f.probability, f.y),
+        "exp elementwise_sub elementwise_mul scale elementwise_add elementwise_mul exp elementwise_sub", ["float32[b, 4]"],
+    ),
     "poisson_nll_loss": (lambda f: L.poisson_nll_loss(f.x, f.y), "exp elementwise_mul elementwise_sub", ["float32[b, 4]"]),
 }  # fmt: skip
 for _op in ("cosh", "erf", "log10", "log1p", "log2", "sinh", "tan"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import gumbel_l
 
 from pe_cli.core.errors import PeError
 from tests.layers.support import evaluate, programs
@@ -197,6 +198,39 @@ def test_poisson_nll_loss(rng, log_input, full):
     agrees(lambda **fed: L.poisson_nll_loss(**fed, log_input=log_input, full=full), theirs, given, ("input",))
 
 
+def test_weibull_nll_loss_is_that_of_scipy(rng):
+    given = {name: rng.normal(1, 1, (40, 1)) for name in ("input", "label")}
+    given["event"] = rng.integers(0, 2, (40, 1)).astype(np.float64)
+    fed = {**given, "log_shape": np.full((40, 1), 0.4)}
+    out, grads = evaluate(lambda **fed: L.weibull_nll_loss(**fed), fed, ("input", "log_shape"))
+    # The logarithm of a Weibull time has the distribution of the smallest extreme value; its median is where half of the times end.
+    shape = np.exp(0.4)
+    scaled = gumbel_l(loc=given["input"] - np.log(np.log(2)) / shape, scale=1 / shape)
+    expected = np.where(given["event"] == 1, -scaled.logpdf(given["label"]), -scaled.logsf(given["label"]))
+    np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(scaled.median(), given["input"], rtol=1e-12)
+    step = 1e-6
+    moved = gumbel_l(loc=given["input"] + step - np.log(np.log(2)) / shape, scale=1 / shape)
+    above = np.where(given["event"] == 1, -moved.logpdf(given["label"]), -moved.logsf(given["label"]))
+    np.testing.assert_allclose(grads["input"] / np.arange(1, 41)[:, None], (above - expected) / step, rtol=1e-4, atol=1e-4)
+
+
+def test_weibull_nll_loss_at_the_answer_of_lifelines():
+    """The constants are lambda_, rho_ and log_likelihood_ of WeibullFitter, lifelines 0.30.3, of these times."""
+    rng = np.random.default_rng(7)
+    times, seen = np.round(rng.weibull(1.5, 40) * 10, 1) + 0.1, (rng.random(40) < 0.6).astype(np.float64)
+    scale, shape, likelihood = 13.6738026105565, 1.8148769913487752, -80.13277765375159
+    median = np.log(scale) + np.log(np.log(2)) / shape
+    given = {"input": np.full((40, 1), median), "label": np.log(times)[:, None], "event": seen[:, None],
+             "log_shape": np.full((40, 1), np.log(shape))}  # fmt: skip
+    out, grads = evaluate(lambda **fed: L.weibull_nll_loss(**fed), given, ("input", "log_shape"))
+    # Densities of times and of their logarithms differ by a factor of the time.
+    assert -out.sum() - (seen * np.log(times)).sum() == pytest.approx(likelihood, rel=1e-6)
+    weights = np.arange(1, 41)[:, None]
+    assert np.abs((grads["input"] / weights).sum()) < 0.01
+    assert np.abs((grads["log_shape"] / weights).sum()) < 0.01
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 FEEDS = {"x": ([4], "float32"), "y": ([4], "float32"), "one": ([1], "float32"), "label": ([1], "int64"), "deep": ([2, 4], "float32"),
@@ -222,6 +256,7 @@ FEEDS = {"x": ([4], "float32"), "y": ([4], "float32"), "one": ([1], "float32"), 
         pytest.param("cosine_embedding_loss", "x y label", {"margin": 2.0}, "margin must be from -1 to 1, got 2", id="margin of cosines"),
         pytest.param("quantile_loss", "x y", {"quantile": 1.0}, "quantile must be > 0 and < 1, got 1", id="quantile"),
         pytest.param("quantile_loss", "x one", {}, "needs inputs of one type", id="one label for several predictions"),
+        pytest.param("weibull_nll_loss", "one x one one", {}, "needs inputs of one type", id="times of several columns"),
         pytest.param("poisson_nll_loss", "x label", {}, "needs inputs of one type", id="whole numbers"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pe_cli.data.annotations.things import Found, Noted, Thing, around, json_of, number, numbers, wrong
+from pe_cli.data.annotations.things import KEYPOINTS, Found, Noted, Thing, around, json_of, number, numbers, wrong
 from pe_cli.data.reader_context import Origin
 
 
@@ -45,6 +45,8 @@ def read(path: Path, origin: Origin) -> Found:
         if box is None:
             found.leave_out("annotations without a box or a polygon")
             continue
+        if one.get("num_keypoints", one.get("keypoints")):
+            found.leave_out(KEYPOINTS)
         pictures[image].things.append(Thing(names[category], box, where))
     found.noted = list(pictures.values())
     return found

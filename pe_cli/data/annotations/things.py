@@ -13,6 +13,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.reader_context import Origin
 
+#: What is said of keypoints, of which the boxes around their things are read.
+KEYPOINTS = "things with keypoints, of which the boxes alone are read"
 #: Bytes of a file of annotations, at most; times that, its values take in memory; and boxes of all files together.
 MOST_BYTES, TIMES, MOST_BOXES = 1 << 28, 12, 5_000_000
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
-from pe_cli.data.annotations.things import Found, Noted, Thing, around, content, number, wrong
+from pe_cli.data.annotations.things import KEYPOINTS, Found, Noted, Thing, around, content, number, wrong
 from pe_cli.data.reader_context import Origin
 
 #: Files beside the annotations, or in the folders above them, that have the names of classes; and how many folders above.
@@ -19,6 +20,8 @@ LARGEST = 1 << 20
 def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
     """Return the picture of a file: a line has a class and four numbers, or a class and the corners of a polygon.
 
+    Behind the four numbers may be keypoints, which are counted.
+
     Args:
         path: of the file.
         origin: of the data, for messages.
@@ -28,23 +31,67 @@ def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
         PeError: DATA; a line has another form, or a class has no name.
     """
     made = Noted(str(_beside(path)), str(path), parts=True)
+    found, points = Found([made]), keypoints_beside(path.parent)
     for i, line in enumerate(content(path, origin).decode("utf-8", "replace").splitlines()):
         cells, where = line.split(), f"{path}, line {i + 1}"
         if not cells:
             continue
-        if len(cells) != 5 and not (len(cells) >= 7 and len(cells) % 2 == 1):
+        is_form = len(cells) == 5 or (len(cells) >= 7 and len(cells) % 2 == 1)
+        # Only a line of another form, or one that may have keypoints besides, is looked at number by number before.
+        pose = len(cells) > 5 and _is_pose([_number(cell) for cell in cells[1:]], points)
+        if not is_form and not pose:
             raise wrong(path, f"line {i + 1} has {len(cells)} numbers: it needs a class, the middle (x, y), width and height", origin)
         kind, *values = (number(cell, where, origin) for cell in cells)
         if not kind.is_integer() or kind < 0 or (names and kind >= len(names)):
             known = f"0 to {len(names) - 1}, as {len(names)} names say" if names else "whole numbers from 0 on"
             raise wrong(path, f"line {i + 1} is of class {cells[0]}, and classes are {known}", origin)
+        if pose:
+            found.leave_out(KEYPOINTS)
+            values = values[:4]
         if len(values) == 4:
             x, y, width, height = values
             box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         else:
             box = around(zip(values[::2], values[1::2], strict=True))
         made.things.append(Thing(names[int(kind)] if names else str(int(kind)), box, where))
-    return Found([made])
+    return found
+
+
+def _number(cell: str) -> float:
+    """Return a number; -1 for a text that is none, which is told where it is read."""
+    try:
+        return float(cell)
+    except ValueError:
+        return -1.0
+
+
+def _is_pose(values: Sequence[float], points: int) -> bool:
+    """Return whether keypoints stand behind the four numbers of a box, and not the corners of a polygon.
+
+    Args:
+        values: of a line, behind its class.
+        points: numbers of the keypoints of a thing, as `kpt_shape` says it; 0 where nothing says so. Then three numbers each, of which the
+            last is 0, 1 or 2 (not there, hidden, seen), are keypoints.
+    """
+    rest = values[4:]
+    if points:
+        return len(rest) == points
+    return len(rest) >= 3 and len(rest) % 3 == 0 and all(value in (0.0, 1.0, 2.0) for value in rest[2::3])
+
+
+@functools.lru_cache(1024)
+def keypoints_beside(folder: Path) -> int:
+    """Return how many numbers the keypoints of a thing are, as `kpt_shape` of a data.yaml above the annotations says; 0 where none does."""
+    for above in (folder, *list(folder.absolute().parents)[:ABOVE]):
+        for path in (above / name for name in NAMES if name.endswith((".yaml", ".yml"))):
+            if path.is_file() and path.stat().st_size <= LARGEST:
+                try:
+                    shape = (yaml.safe_load(path.read_text("utf-8", "replace")) or {}).get("kpt_shape")
+                except (yaml.YAMLError, ValueError, RecursionError, AttributeError):
+                    continue  # that names cannot be read is said where they are wanted
+                if isinstance(shape, list) and len(shape) == 2 and all(isinstance(size, int) and 0 < size < LARGEST for size in shape):
+                    return int(shape[0] * shape[1])
+    return 0
 
 
 def _beside(path: Path) -> Path:

@@ -9,16 +9,18 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pe_cli.core.encoding import Cast, Check, Fill, Lane, Source, Standardise, Step, Wave
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number_fit import ScaleState
+from pe_cli.data.date_forms import parse, written
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.public_holidays import calendar_of
 
-Part = Literal["timestamp", "year", "month", "day", "weekday", "dayofyear", "hour", "minute", "second"]
+Part = Literal["timestamp", "year", "month", "day", "weekday", "dayofyear", "hour", "minute", "second", "holiday"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Part -> its value, and its first value and period where it comes around again.
 PARTS: dict[str, tuple[Callable[[datetime], float], float, float | None]] = {
@@ -31,6 +33,8 @@ PARTS: dict[str, tuple[Callable[[datetime], float], float, float | None]] = {
     "hour": (lambda t: t.hour + t.minute / 60, 0, 24),
     "minute": (lambda t: t.minute, 0, 60),
     "second": (lambda t: t.second, 0, 60),
+    # by the calendar that `holidays` names; see `_numbers`
+    "holiday": (lambda t: 0.0, 0, None),
 }
 
 #: Part -> what a number is, for those who give it by itself.
@@ -44,6 +48,7 @@ _SAID = {
     "hour": "0 to 24, with minutes as its fraction",
     "minute": "0 to 59",
     "second": "0 to 59",
+    "holiday": "1 on a public holiday, else 0",
 }
 
 
@@ -52,13 +57,20 @@ class DateOptions(ColumnOptions):
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
     format: Annotated[str, Field(strict=True, min_length=1)] | None = Field(
-        None, description="as of Python's strptime, like %d.%m.%Y; ISO 8601 (2026-11-25, 2026-11-25T07:15:00+01:00) when absent"
+        None,
+        description="as of Python's strptime, like %d.%m.%Y, with %q for a quarter (Q%q %Y), %V and %G for a week (KW %V/%G), and %B for "
+        "names of months in many languages; ISO 8601 (2026-11-25, 2026-11-25T07:15:00+01:00, 2026-W48) when absent",
     )
     parts: list[Part] = Field(
         ["year", "month", "day", "weekday"],
         min_length=1,
         description="numbers of the field, in this order: timestamp (seconds since 1970), year, month (1 to 12), day, weekday "
-        "(Monday is 0), dayofyear, hour (with a fraction), minute, second",
+        "(Monday is 0), dayofyear, hour (with a fraction), minute, second, holiday (1 on a public holiday, by `holidays`)",
+    )
+    holidays: Annotated[str, Field(strict=True, pattern=r"^[A-Z]{2,3}(-[A-Za-z0-9]{1,8})?$")] | None = Field(
+        None,
+        description="country, or country and region, whose public holidays the part holiday tells, such as DE or DE-BY "
+        "(pip install 'pe-cli[holidays]')",
     )
     cyclic: bool = Field(
         True, strict=True, description="parts that come around again become sine and cosine, so that December is next to January"
@@ -71,6 +83,12 @@ class DateOptions(ColumnOptions):
         if len(set(parts)) < len(parts):
             raise ValueError("a part is listed twice")
         return parts
+
+    @model_validator(mode="after")
+    def _of_a_country(self) -> DateOptions:
+        if ("holiday" in self.parts) != (self.holidays is not None):
+            raise ValueError("the part holiday goes with holidays, which names the country: {holidays: DE, parts: [holiday]}")
+        return self
 
 
 class DateState(ScaleState):
@@ -183,21 +201,10 @@ def _read(options: DateOptions, context: Context) -> tuple[list[datetime], NDArr
     return moments, np.array([_numbers(moment, options) for moment in moments]).reshape(len(moments), -1)
 
 
-def parse(text: str, form: str | None) -> datetime:
-    """Return a moment; one without a time zone is taken for UTC.
-
-    Raises:
-        ValueError: the text is no date of that form.
-    """
-    moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
-    # Dates without a zone are taken as UTC, so that no result depends on where it runs.
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
 def _written(moment: datetime, form: str | None) -> str:
     """Return a moment as `parse` reads it; one at midnight without its time where any form is taken."""
     if form is not None:
-        return moment.strftime(form)
+        return written(moment, form)
     at_midnight = moment.timetz() == datetime(2000, 1, 1, tzinfo=UTC).timetz()
     return moment.date().isoformat() if at_midnight else moment.isoformat()
 
@@ -206,7 +213,8 @@ def _numbers(moment: datetime, options: DateOptions) -> list[float]:
     found: list[float] = []
     for part in options.parts:
         value, first, period = PARTS[part]
-        number = float(value(moment))
+        is_holiday = part == "holiday" and options.holidays is not None and moment.date() in calendar_of(options.holidays)
+        number = float(is_holiday) if part == "holiday" else float(value(moment))
         if options.cyclic and period is not None:
             angle = 2 * math.pi * (number - first) / period
             found += [math.sin(angle), math.cos(angle)]

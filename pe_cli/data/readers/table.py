@@ -58,6 +58,9 @@ class TableOptions(ReaderOptions):
         "auto",
         description="of CSV: whether the first row has names, else columns are named 0, 1, 2, ...; auto: see below",
     )
+    titles: Annotated[int, Field(ge=0, le=10_000, strict=True)] = Field(
+        0, description="of CSV: lines above the header that are left out, such as the title of a report"
+    )
     missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
 
     stream: Annotated[bool, Strict] = Field(
@@ -158,16 +161,18 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
     if origin.is_cut:
         most = min(most or FIRST_ROWS, FIRST_ROWS)  # the last row may be cut
     if kind == "auto":
-        kind = "jsonl" if first.lstrip().startswith(b"{") else "csv"
+        kind = "jsonl" if first.lstrip().startswith((b"{", b"[{")) else "csv"
     if kind == "jsonl":
-        from pe_cli.data.tables.jsonl import JsonlPart
+        from pe_cli.data.tables.json_document import is_document, lines_of
+        from pe_cli.data.tables.jsonl import DECODER, JsonlPart
 
-        return JsonlPart(text, options.missing, most)
+        whole = is_document(text)
+        return JsonlPart(lines_of(text, spool, DECODER) if whole else text, options.missing, most, of_document=whole)
     from pe_cli.data.tables.csv import CsvPart
 
     delimiter = options.delimiter if options.delimiter != "auto" else "\t" if options.format == "tsv" else None
     header = None if options.header == "auto" else options.header
-    return CsvPart(text, delimiter, header, options.missing, most)
+    return CsvPart(text.below(options.titles), delimiter, header, options.missing, most)
 
 
 def _format(path: Path, head: bytes) -> Format:

@@ -34,7 +34,7 @@ class WindowsOptions(ReaderOptions):
         None, description="column of numbers or dates that puts the rows of a series in order; in the order of the file when absent"
     )
     format: Name | None = Field(
-        None, description="of `time`, as of Python's strptime, like %d.%m.%Y; ISO 8601 or numbers when absent"
+        None, description="of `time`, as a column of dates has it, like %d.%m.%Y or Q%q %Y; ISO 8601 or numbers when absent"
     )
     every: Annotated[Name, AfterValidator(_step)] | None = Field(
         None,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.flat_objects import Twice, flattened
 from pe_cli.core.json_size import count
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.raw_cells import SHOWN, Strings
@@ -30,12 +31,13 @@ STRIDE = 256
 
 
 class JsonlPart:
-    """A file of JSON lines. What a line lacks is missing; lists and objects in cells are JSON text.
+    """A file of JSON lines. What a line lacks is missing; objects in it are flattened, and lists in cells are JSON text.
 
     Args:
         source: its text.
         missing: texts that count as missing.
         most: rows to look at; all when None.
+        of_document: the lines were made of one JSON text, so that rows of the file are told, and not its lines.
 
     Raises:
         PeError: DATA; a line is no object, or the file has none.
@@ -43,9 +45,10 @@ class JsonlPart:
 
     by_columns = False
 
-    def __init__(self, source: Source, missing: Collection[str], most: int | None = None) -> None:
+    def __init__(self, source: Source, missing: Collection[str], most: int | None = None, *, of_document: bool = False) -> None:
         self.source, self.path = source, source.path
         self._missing = frozenset(missing)
+        self._of_document = of_document
         together = source.shared(1)
         found = None
         if together and most is None:
@@ -152,7 +155,7 @@ class JsonlPart:
             PeError: DATA; it is none.
         """
         try:
-            found = _DECODER.decode(data.decode())
+            found = DECODER.decode(data.decode())
         except UnicodeDecodeError as error:
             raise self.source.error_at(
                 at + error.start,
@@ -163,10 +166,6 @@ class JsonlPart:
             text = data.decode()
             place = at + len(text[: error.pos].encode())
             hint = "write one whole object per line, without a comma behind it"
-            if at == self.source.start and text.lstrip().startswith("["):
-                hint = "this is one JSON list; make lines of it: jq -c '.[]' FILE > FILE.jsonl"
-            elif at == self.source.start and text.strip() == "{":
-                hint = "an object must not go over several lines: jq -c . FILE > FILE.jsonl"
             raise self.source.error_at(place, f"no JSON: {_said(error.msg)}", hint) from None
         except _Twice as error:
             raise self.source.error_at(at, f"the key '{error}' stands there twice", "name every key once") from None
@@ -183,10 +182,12 @@ class JsonlPart:
                 type(found), "a number"
             )
             hint = 'write one object per line: {"name": value, ...}'
-            if isinstance(found, list) and found and isinstance(found[0], dict):
-                hint = "this is one JSON list; make lines of it: jq -c '.[]' FILE > FILE.jsonl"
             raise self.source.error_at(at, f"the line is {kind}, not an object", hint, min(len(data), 200))
-        return found
+        try:
+            return flattened(found)
+        except Twice as error:
+            hint = "objects become columns with dots in their names: name them apart"
+            raise self.source.error_at(at, f"two values are called '{error}'", hint) from None
 
     def _objects(self, start: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield rows start to stop: offset and object."""
@@ -246,16 +247,18 @@ class JsonlPart:
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell, with file and line."""
+        if self._of_document:
+            return self.source.origin.error(f"{self.path}, row {row + 1}, column '{name}': {message}", hint)
         at, found = next(self._objects(row, row + 1))
         error = self.source.error_at(at, f"column '{name}': {message}", hint)
-        key = json.dumps(name, ensure_ascii=False)
+        key = json.dumps(name if f'"{name}"' in (error.at.text if error.at else "") else name.rpartition(".")[2], ensure_ascii=False)
         if name in found and error.at and key in error.at.text:
             span = error.at
             error.at = Span(span.file, span.line, span.text.index(key) + 1, len(key), span.text)
         return error
 
 
-class _Twice(Exception):
+class _Twice(ValueError):
     """A key stands in an object twice."""
 
 
@@ -268,7 +271,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
+DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
 def _said(message: str) -> str:

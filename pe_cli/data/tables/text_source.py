@@ -8,6 +8,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ _OTHER = (
     ),
     (b"\x89HDF", "an HDF5 file", "save the table as Parquet or CSV"),
     (b"%PDF", "a PDF", "a table is read from text, Parquet or Arrow"),
+    *((mark, "a web page, as some programs save for Excel", "save the sheet as CSV") for mark in (b"<html", b"<HTML", b"<!DOC", b"<table")),
+    (b"@relation", "an ARFF file of Weka", "save the table as CSV"),
+    (b"@RELATION", "an ARFF file of Weka", "save the table as CSV"),
 )
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -187,6 +191,25 @@ class Source:
         with self.opened() as fd:
             self.read_into(fd, memoryview(buffer), start, size)
         return bytes(buffer)
+
+    def below(self, lines: int) -> Source:
+        """Return the text that begins so many lines further down.
+
+        Raises:
+            PeError: DATA; it has no line there.
+        """
+        at = self.start
+        for _ in range(lines):
+            found = -1
+            while found < 0 and at < self.end:
+                data = self.read(at, CHUNK)
+                # a carriage return ends a line by itself where no newline follows
+                ends = [place for place in (data.find(b"\n"), data.find(b"\r")) if place >= 0]
+                found = min(ends, default=-1)
+                at += found + 1 + (data[found : found + 2] == b"\r\n") if found >= 0 else len(data)
+            if at >= self.end:
+                raise self.origin.error(f"{self.path} has no line below its first {lines}", "leave out fewer: titles")
+        return replace(self, start=at, before=self.before + lines)
 
     def error_at(self, offset: int, message: str, hint: str | None = None, length: int = 1) -> PeError:
         """Return a data error at a byte.

@@ -10,6 +10,7 @@ from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.survey_figures import Survey
 from pe_cli.metrics.curves import ClassifierEvaluation
 from pe_cli.metrics.error_shares import ErrorShares
+from pe_cli.metrics.principal_axes import EmbeddingPoints
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Facts:
         judged: what a classifier does over its evaluation data; None of other models, and where it was not asked for.
         data: what the columns of its data have learned; None of a run whose data has no columns.
         errors: where it errs over its evaluation data, for each target; none where that was not asked for.
+        embedding: where its rows lie by a layer; None where none was named.
     """
 
     graphs: tuple[GraphFacts, ...] = ()
@@ -91,3 +93,4 @@ class Facts:
     data: Survey | None = None
     judged: ClassifierEvaluation | None = None
     errors: tuple[ErrorShares, ...] = ()
+    embedding: EmbeddingPoints | None = None

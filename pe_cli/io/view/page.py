@@ -14,6 +14,7 @@ from pe_cli.io.history import Run
 from pe_cli.io.view.charts import charts_of
 from pe_cli.io.view.classifier_report import judgement
 from pe_cli.io.view.data_page import inside
+from pe_cli.io.view.embedding import embedding
 from pe_cli.io.view.error_report import errors_by_column
 from pe_cli.io.view.model_facts import Facts
 from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
@@ -41,6 +42,7 @@ def build_page(
         f'<section><h2>Curves</h2><div id="charts" class="plots">{page["charts"]}</div>',
         f'<div id="gradients">{page["gradients"]}</div></section>',
         *_each("Evaluation", runs, [judgement(f.judged) for f in facts]),
+        *_each("Embedding", runs, [embedding(f.embedding) for f in facts]),
         *_each("Errors by column", runs, [errors_by_column(f.errors) for f in facts]),
         *_each("Data", runs, [inside(f.data) for f in facts]),
         *_timelines(runs, facts, live),

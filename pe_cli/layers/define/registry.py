@@ -158,19 +158,20 @@ LAYERS: dict[str, LayerDef] = {}
 def layer(fn: Fn) -> Fn: ...
 @overload
 def layer(
-    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool | str = True, made_of: str = "",
-    writes: Callable[[], str] | None = None, example: str = "",
+    *, name: str | None = None, label: str | tuple[str, ...] = "", judges: bool = False, answers: bool | str = True,
+    made_of: str = "", writes: Callable[[], str] | None = None, example: str = "",
 ) -> Callable[[Fn], Fn]: ...
 def layer(
-    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool | str = True, made_of: str = "",
-    writes: Callable[[], str] | None = None, example: str = "",
+    fn: Any = None, *, name: str | None = None, label: str | tuple[str, ...] = "", judges: bool = False, answers: bool | str = True,
+    made_of: str = "", writes: Callable[[], str] | None = None, example: str = "",
 ) -> Any:  # fmt: skip
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
     Args:
         fn: the function.
         name: of the layer.
-        label: argument that takes what the other input is compared with, where it is called neither label nor labels.
+        label: argument that takes what the other input is compared with, where it is called neither label nor labels; of several the
+            first one is what the other input says.
         judges: see `LayerDef`.
         answers: see `LayerDef`.
         made_of: see `LayerDef`.
@@ -190,7 +191,7 @@ def layer(
             raise PeError(f"there is a layer '{key}' already", hint="give the layer another name")
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
-    labels = (label,) if label else LayerDef.labels
+    labels = label if isinstance(label, tuple) else (label,) if label else LayerDef.labels
     made = LayerDef(key, fn, labels, judges, answers, made_of, writes, example)
     if is_foreign(fn.__module__):
         made.args  # noqa: B018 - told where it is loaded; ours are read when they are asked for

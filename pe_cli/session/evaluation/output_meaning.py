@@ -17,7 +17,7 @@ from pe_cli.layers.define.registry import discover, find
 from pe_cli.metrics.decisions import Decision
 from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, Spells, ToProbabilities
 from pe_cli.program.ir import Block, Operator
-from pe_cli.session.data.label_feeds import is_label, labels
+from pe_cli.session.data.label_feeds import labels
 from pe_cli.session.evaluation.unbatching import without_padding
 from pe_cli.session.job import Job
 
@@ -191,7 +191,8 @@ def taught(job: Job) -> list[Taught]:
     for layer in job.run.model.layers:
         if layer.type in discover() and (find(layer.type).judges or not _answers(layer)):
             continue
-        feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
+        # Of several, such as a time and whether it ended, the first one is what is predicted.
+        feed = next((_variable(layer, name) for name in find(layer.type).labels if name in layer.args), None)
         if feed is None or feed not in labels(job.run.model):
             continue
         given = next((_variable(layer, name) for name in _SCORES if name in layer.args), None)

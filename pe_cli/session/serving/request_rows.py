@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.flat_objects import Twice, flattened
 from pe_cli.core.json_size import count
 from pe_cli.data.pictures.decode import of_bytes
 from pe_cli.data.pictures.picture_checks import TooLarge, Unreadable
@@ -68,6 +69,11 @@ def read_rows(kind: str, body: bytes | bytearray, predictor: Predictor) -> list[
         value = [{predictor.text: value["text"]}]
     elif isinstance(value, dict):
         value = [value]
+    if isinstance(value, list):
+        try:
+            value = [flattened(row) if isinstance(row, dict) else row for row in value]
+        except Twice as twice:
+            raise Refusal(400, f"two values of a row are called '{twice}': objects become columns with dots in their names") from None
     return _checked(value, predictor, len(body) > SMALL)
 
 

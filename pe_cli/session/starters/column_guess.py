@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, n
 from pe_cli.session.starters.spellings import Spellings, spellings_of
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 from pe_cli.session.starters.target_kinds import is_count, of_numbers
+from pe_cli.session.starters.text_forms import what_texts_are
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -113,28 +113,6 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     return Guess(name, "category", {**several.written, **({"min_count": FEW} if few else {})}, shown, note)
 
 
-#: Forms of texts that differ in every row, and what is said of a column of them.
-_FORMS = (
-    (r"\d{1,4}:[0-5]\d(:[0-5]\d([.,]\d+)?)?", "times? write them as numbers, such as minutes"),
-    (r"[(\[]?[+-]?\d+([.]\d+)?\s*[,;/ x]\s*[+-]?\d+([.]\d+)?[)\]]?", "two numbers in a cell? write each into a column of its own"),
-    (r"\[[-+\d.eE, ]+\]", "lists of numbers? write each number into a column of its own"),
-    (r"\d{4}[- /]?Q[1-4]|Q[1-4][- /]?\d{4}", "quarters? write the first day of each, as 2026-04-01"),
-    (r"[<>~\u2264\u2265]\s*\d.*", "numbers with a sign of bounds? write them as numbers"),
-    (r"\d{1,4}[-./ ]\d{1,2}[-./ ]\d{1,4}.*|\d{1,2}[. ]+[^\W\d]{3,}[. ]+\d{2,4}.*", "dates of several forms? write all as 2026-11-25"),
-)
-
-
-def what_texts_are(words: Sequence[str]) -> str:
-    """Return what to say of texts that differ in nearly every row.
-
-    >>> what_texts_are(["3:19:52", "0:10:00"]), what_texts_are(["a81", "b7"])
-    ('times? write them as numbers, such as minutes', 'an id?')
-    """
-    tried = words[:TRIED]
-    most = (what for form, what in _FORMS if 2 * sum(re.fullmatch(form, word) is not None for word in tried) > len(tried))
-    return next(most, "an id?")
-
-
 def _ascii(words: list[str]) -> bool:
     return all(word.isascii() for word in words[:TRIED])
 
@@ -194,6 +172,8 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), settings.task)
     if kind == "number" and settings.task in ("count", "share"):
         task = settings.task
+    if settings.event is not None:
+        task = "survival"
     cells = table.cells(name)
     codes = cells.codes()
     if task == "tags":
@@ -207,13 +187,13 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     number = not numbers.bad_count
     if number and not declared and kind is None:
         _check_markers(table, name, numbers.values)
-    if task in ("number", "count", "share"):
+    if task in _RANGES:
         _check_numbers(table, name, numbers, task)
     few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
     # More whole numbers than a rating has, most of them small, count something.
     few = few and not (number and len(codes.words) > MOST_RATING and is_count(numbers.values))
     whole = number and bool((numbers.values == np.rint(numbers.values)).all())
-    if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):
+    if task in _RANGES or (task == "auto" and number and not (whole and few)):
         return _as_number(name, numbers.values, notation, how, note, declared, task)
     values = numbers.values if number and task in ("auto", "ordered") else None
     several = Spellings({}) if kind or "spellings" in declared else spellings_of(codes.words, counts_of(codes))
@@ -262,6 +242,7 @@ _RANGES = {
     "number": (-float("inf"), float("inf"), False, "numbers"),
     "count": (0.0, float("inf"), True, "whole numbers from 0 on"),
     "share": (0.0, 100.0, False, "numbers from 0 to 1, or to 100"),
+    "survival": (0.0, float("inf"), False, "times from 0 on"),
 }
 
 
@@ -278,17 +259,18 @@ def _check_numbers(table: Table, name: str, numbers: Numbers, task: str) -> None
         cell = said(table.cells(name).text(int(bad[0])))
         count = numbers.bad_count or len(bad)
         more = f"; nor are {count - 1:,} more cells" if count > 1 else ""
-        instead = "--task classes" if numbers.bad_count else "--task number"
-        raise table.error(int(bad[0]), name, f"'{cell}' is no {task}, and --task {task} predicts {what}{more}", f"correct it, or {instead}")
+        option, kind = ("--event", "time") if task == "survival" else (f"--task {task}", task)
+        instead = "leave --event out" if task == "survival" else "--task classes" if numbers.bad_count else "--task number"
+        raise table.error(int(bad[0]), name, f"'{cell}' is no {kind}, and {option} predicts {what}{more}", f"correct it, or {instead}")
 
 
 def _as_number(
     name: str, values: NDArray[np.float64], notation: Notation, how: str, note: str, declared: dict[str, Any], task: str
 ) -> Guess:
     """Return a target of numbers of some kind; one whose options were said is taken as they say."""
-    if declared.get("transform"):
+    if declared.get("transform") and task != "survival":
         task = "log"
-    elif "scale" in declared:
+    elif "scale" in declared and task != "survival":
         task = "number"
     kind, options, why, told = of_numbers(name, values, notation.unit, task)
     return Guess(name, "number", {**notation.written, **options, **declared}, f"{why}{how}", note or told, kind=kind)

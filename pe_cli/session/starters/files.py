@@ -39,6 +39,8 @@ class Settings:
         ask: puts a question with answers, and returns the index of one; None where nobody is there to be asked.
         whole: folder that is divided into training and evaluation by what its folders and files are called; `source` is the part of it
             that trains, or the same folder where its parts lie deeper. None where nothing is divided.
+        event: column that says whether the time of the target has ended in the event; None where the target is no such time.
+        holidays: country whose public holidays stand beside dates; None for none.
     """
 
     source: Path
@@ -52,6 +54,8 @@ class Settings:
     known: tuple[str, ...] = ()
     ask: Callable[[str, Sequence[str]], int] | None = None
     whole: Path | None = None
+    holidays: str | None = None
+    event: str | None = None
 
     @property
     def path(self) -> str:

@@ -33,7 +33,12 @@ def make(settings: Settings) -> Starter:
         raise PeError(
             f"no such file or folder: {source}", hint=close or f"paths start at {Path.cwd()}", code=ExitCode.DATA
         )
-    return _folder(settings) if source.is_dir() else _file(settings)
+    made = _folder(settings) if source.is_dir() else _file(settings)
+    if settings.holidays is not None and "holidays: " not in made.config:
+        raise PeError(f"--holidays is about dates of tables, and {source} has none that are read", hint="leave --holidays out")
+    if settings.event is not None and "event: " not in made.config:
+        raise PeError(f"--event is about a target of a table, and {source} is none", hint="leave --event out")
+    return made
 
 
 def _file(settings: Settings) -> Starter:

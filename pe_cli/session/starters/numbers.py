@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.notation_detection import Guessed, is_grouped, notation_of
 from pe_cli.data.raw_cells import MISSING, Codes, Table
+from pe_cli.session.starters.dates import compact, excel_note, no_days, since
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 
@@ -39,8 +41,12 @@ _ID = re.compile(
 #: Names of whole numbers that tell things apart, and are no magnitudes, however often each is there.
 _KEY = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|code|nr|no|sku)$|^(id|key|code)([\W_]|$)", re.IGNORECASE)
 _CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
+_VERSION = re.compile(r"(^|[\W_])(version|ver|release|firmware|revision|rev)$", re.IGNORECASE)
+#: Numbers above are likely codes like 12E40; whole numbers of eight digits and more are likely those of telephones, accounts or articles
+#: where most differ.
+HUGE, LONG_CODE, DISTINCT = 1e18, 1e7, 0.9
 _CODE = re.compile(
-    r"(^|[\W_])(plz|postleitzahl|zip|zip_?code|post_?code|postal_?code|code_?postal|cep|pin_?code|blz|fips|naics|isbn|ean|gtin)([\W_]|$)",
+    r"(^|[\W_])(plz|postleitzahl|zip|zip_?code|post_?code|postal_?code|code_?postal|cep|pin_?code|blz|fips|naics|isbn|ean|gtin|phone|telephone|tel|telefon|mobile|fax|handy|imei|ssn|barcode)([\W_]|$)",
     re.IGNORECASE,
 )
 
@@ -86,6 +92,7 @@ def markers(table: Table, names: Iterable[str], targets: Sequence[str] = ()) -> 
         if not numbers.bad_count:
             continue
         codes = cells.codes()
+        found.update(dict.fromkeys(no_days(codes.words)))
         written = notation_of(codes.words)
         if numbers.bad_count * 2 > np.isfinite(numbers.values).sum() + numbers.bad_count:
             if written is None:
@@ -141,7 +148,15 @@ def written(table: Table, name: str, codes: Codes, asked: Asked) -> Guess | None
     if not np.isfinite(numbers.values).any():
         return None
     made = number(name, numbers.values, notation)
-    return Guess(name, made.type, made.options, f"{made.why}; written like {notation.said}{why}", note or made.note)
+    note = note or made.note or _signs(name, codes, notation)
+    return Guess(name, made.type, made.options, f"{made.why}; written like {notation.said}{why}", note)
+
+
+def _signs(name: str, codes: Codes, notation: Notation) -> str:
+    """Return what to say where some numbers are negative by a minus behind them, or by parentheses; nothing for others."""
+    ends = ("-", "\N{MINUS SIGN}", ")")
+    odd = [word for word in codes.words if word.endswith(ends) and (notation.plain(word) or "").startswith("-")]
+    return f"'{said(name, 30)}': {three(odd)} are taken for {', '.join(str(notation.plain(word)) for word in odd[:3])}" if odd else ""
 
 
 def settled(name: str, codes: Codes, found: Guessed, asked: Asked) -> tuple[Notation, str, str]:
@@ -193,10 +208,42 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
         note += f"to take them otherwise: {otherwise(name, PLAIN)}"
         return Guess(name, found.type, found.options, f"{found.why}; written like {notation.said}", note)
     if _may_be_code(values):
+        days = compact(table, name, values) or since(table, name, values)
+        if days is not None:
+            return days
         code = _code(table, name, there, len(values) - len(there))
         if code is not None:
             return code
-    return number(name, values)
+    versions = _versions(table, name, there)
+    if versions is not None:
+        return versions
+    found = number(name, values)
+    told = excel_note(name, there) or _codes_note(table, name, there)
+    return found if found.note or found.type != "number" or not told else replace(found, note=told)
+
+
+def _versions(table: Table, name: str, there: NDArray[np.float64]) -> Guess | None:
+    """Return numbers of versions, of which 3.10 comes after 3.9, by the column's name; None for others."""
+    if not _VERSION.search(name) or (there == np.rint(there)).all():
+        return None
+    words = table.cells(name).codes().words
+    if len(words) > OWN_SHARE * len(there):
+        return Guess(name, None, why=f"numbers of versions by the column's name: {len(words):,} different ones in {len(there):,} rows")
+    note = f"'{said(name, 30)}' is taken for versions, no numbers: {three(words)}; as numbers: --columns '{said(name, 60)}=number'"
+    return Guess(name, "category", {}, f"versions by the column's name; {len(words):,} different", note)
+
+
+def _codes_note(table: Table, name: str, there: NDArray[np.float64]) -> str:
+    """Return what to say of numbers that may be codes: 3E5, or many digits of equal length; nothing for others."""
+    whole = bool((there == np.rint(there)).all())
+    size = np.abs(there)
+    digits = whole and size.min() >= LONG_CODE and len(str(int(size.min()))) == len(str(int(size.max())))
+    if not (size.max() > HUGE or (digits and len(np.unique(there)) > DISTINCT * len(there) and (there % 100 != 0).mean() > DISTINCT)):
+        return ""
+    words = table.cells(name).codes().words
+    taken = ", ".join(f"{float(word):.10g}" for word in words[:3])
+    how = f"--drop '{said(name, 60)}', or --columns '{said(name, 60)}=category'"
+    return f"'{said(name, 30)}': {three(words)} are taken for the numbers {taken}; where they only tell things apart: {how}"
 
 
 def _code(table: Table, name: str, there: NDArray[np.float64], missing: int) -> Guess | None:

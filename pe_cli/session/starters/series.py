@@ -105,7 +105,9 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
     windows = given.windows(table, Origin(settings.base))
     table = windows.base
     missing = bool(np.isnan(table.cells(target).numbers().values).any())
-    shape = replace(found.shape, observed=target if settings.known or missing else None)
+    # Holidays are known ahead, and so is the rest of the calendar with them.
+    is_ahead = bool(settings.known or settings.holidays)
+    shape = replace(found.shape, observed=target if is_ahead or missing else None)
     form = None if found.every else found.form
     # Made again where the target is observed: rows without it are then yet to come.
     windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base), form) if shape.observed else windows
@@ -125,7 +127,7 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
         _fit(inspected, one, parts["train"])
     if found.key:
         _fit(inspected, Guess(found.key, "category"), parts["train"])
-    inspected.ahead = [one for one in inspected.inputs[1:] if settings.known and (one.name in settings.known or one.type == "date")]
+    inspected.ahead = [one for one in inspected.inputs[1:] if is_ahead and (one.name in settings.known or one.type == "date")]
     gone = next((one for one in inspected.others if one.name in settings.known), None)
     if gone is not None:
         raise PeError(f"--known {said(gone.name)}: the column is left out: {gone.why}", hint="correct its cells, or leave --known out")
@@ -182,6 +184,7 @@ def _input(one: Guess, found: Found, windows: WindowTable) -> Guess:
     if one.name == found.time:
         parts = [part for part in one.options.get("parts", ()) if part != "timestamp"]
         form = {"format": found.form} if found.form and not found.every else {}
+        form |= {"holidays": one.options["holidays"]} if "holidays" in one.options else {}
         return replace(one, options={**form, "parts": parts, "cyclic": True}) if parts else left_out(one, "it orders the rows")
     if one.type == "number":
         filled = {k: v for k, v in one.options.items() if k != "missing"}

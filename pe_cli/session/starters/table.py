@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column_inference import read_ahead
-from pe_cli.data.columns.date import parse
+from pe_cli.data.date_forms import parse
 from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.session.starters import anomaly, series, series_model, series_times
+from pe_cli.data.tables.file_formats import named_format
+from pe_cli.session.starters import anomaly, odd_rows, series, series_model, series_times
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
@@ -38,6 +40,7 @@ from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import evidence, markers, read_codes
 from pe_cli.session.starters.ordinal_classes import kappa_section
 from pe_cli.session.starters.pictures import augmentation, with_pictures
+from pe_cli.session.starters.survival import check_event, concordance_section
 from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,
     Inspected,
@@ -59,12 +62,15 @@ def starter(settings: Settings) -> Starter:
         PeError: USAGE, no target is named; DATA, the table cannot be read, or its target cannot be learned.
     """
     source: dict[str, Any] = {"reader": "table", "files": _files(settings)}
-    comments = _read_as(settings, source)
+    comments = [*_read_as(settings, source), *_below_titles(settings, source)]
     table = settings.open(source)
     targets = [] if settings.task == "anomaly" else targets_of(table.names, settings.target)
     check_named(table.names, targets, settings)
-    names = [name for name in table.names if name not in targets and name not in settings.drop][:MOST_COLUMNS]
+    check_event(targets, settings)
+    names = [name for name in table.names if name not in (*targets, *settings.drop, settings.event)][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
+    table, shown = _rows_of(table, [*names, *targets], source, settings)
+    comments += shown
     found = markers(table, [*names, *targets], targets)
     if found:
         source["missing"] = [*MISSING, *found]
@@ -77,12 +83,13 @@ def starter(settings: Settings) -> Starter:
     read_codes(table, names)
     asked = evidence(table, names, _delimiter(settings), Asked(settings.ask))
     there: series_times.Found | series_times.Missed | None = None
-    if settings.task in ("auto", "series") and len(targets) == 1:
+    if settings.task in ("auto", "series") and len(targets) == 1 and settings.event is None:
         guesses = guesses_of(table, settings, targets, asked)
         there = series_times.find(table, targets[0], guesses, sure=settings.task == "series")
         if isinstance(there, series_times.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
-            return series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
+            made = series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
+            return replace(made, notes=(*comments, *made.notes))
         if settings.task == "series":
             hint = "--task number or classes predicts from the other columns"
             raise PeError(f"{settings.source} holds no series: {there.why}", hint=hint, code=ExitCode.DATA)
@@ -136,6 +143,51 @@ def _read_as(settings: Settings, source: dict[str, Any]) -> list[str]:
     return []
 
 
+def _below_titles(settings: Settings, source: dict[str, Any]) -> list[str]:
+    """Write into the source how many lines stand above the header; return what to say of them."""
+    if not settings.source.is_file() or settings.whole is not None or named_format(settings.source.name) not in ("csv", "tsv", "auto"):
+        return []
+    for path in _texts(settings):
+        first = next(chunks_of(path, Origin(settings.base)), b"")[:HEAD].removeprefix(b"\xef\xbb\xbf")
+        lines = 0 if first.lstrip()[:1] in (b"{", b"[") or first[:4].lower() == b"sep=" else odd_rows.titles(first, None)
+        if lines:
+            source["titles"] = lines
+            return [odd_rows.of_lines(lines, first)]
+    return []
+
+
+def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], settings: Settings) -> tuple[Table, list[str]]:
+    """Return the table without rows that are no samples; the source says which are left out. And what to say of them.
+
+    Raises:
+        PeError: DATA; the header stands there again.
+    """
+    names = [name for name in table.names if name in names]  # in the order of the file, whose first cell tells what a row is
+    again = odd_rows.repeated_header(table, names)
+    if again is not None:
+        raise again
+    # What lies at the borders of several files is no border of their table.
+    if not settings.source.is_file() or settings.whole is not None or _delimiter(settings) is None:
+        return table, []
+    first, last = odd_rows.units(table, names), odd_rows.ends(table, names)
+    if not first and not last:
+        return table, []
+    shown = []
+    if first:
+        source["skip"] = first
+        cells = "; ".join(odd_rows.told(table, names, row) for row in range(first))
+        rows = "the first row says" if first == 1 else f"the first {first} rows say"
+        shown.append(f"{rows} what columns are, and is left out (skip: {first}): {cells}")
+    if last:
+        source["limit"] = len(table) - first - last
+        cells = "; ".join(odd_rows.told(table, names, len(table) - last + row) for row in range(last))
+        rows = "the last row is no sample" if last == 1 else f"the last {last} rows are no samples"
+        shown.append(f"{rows}, and left out (limit: {source['limit']}): {cells}")
+    table = settings.open(source)
+    read_ahead(table, names)
+    return table, shown
+
+
 def _delimiter(settings: Settings) -> str | None:
     """Return the delimiter of the first file, where it is text that has one."""
     for path in _texts(settings)[:1]:
@@ -169,7 +221,9 @@ def check_named(names: Sequence[str], targets: Sequence[str], settings: Settings
     drawn = next((name for name, declared in settings.columns.items() if declared.get("type") == "mask"), None)
     if drawn is not None:
         raise PeError(f"--columns {said(drawn)}: masks go with a folder of pictures", hint="write the column into the config by hand")
-    for option, named in (("--drop", settings.drop), ("--columns", tuple(settings.columns)), ("--known", settings.known)):
+    events = () if settings.event is None else (settings.event,)
+    options = {"--drop": settings.drop, "--columns": tuple(settings.columns), "--known": settings.known, "--event": events}
+    for option, named in options.items():
         for name in named:
             if name not in names:
                 listed = ", ".join(said(one, 30) for one in names[:40])
@@ -208,6 +262,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     stratified = inspected.split.get("stratify")
     how = [f"stratify: every part has its share of every class of '{said(stratified)}'."] if stratified else []
     columns = [column_row(g.name, g.written, g.why) for g in inspected.guesses if g.type]
+    columns += [column_row(goal.event.name, goal.event.written, goal.event.why) for goal in inspected.goals if goal.event]
     columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in inspected.goals]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out] + _changes(inspected)
     drawn = [f"{len(inspected.table):,} rows, drawn by the seed: {share}, the rest for training."] if share else []
@@ -270,6 +325,7 @@ def _feeds(inspected: Inspected) -> list[str]:
     for found, feed in branches_of(inspected).items():
         rows.append((f"{feed}:", quoted(escaped(found)), ""))
     rows += [(f"{goal.feed}:", quoted(escaped(goal.name)), "what is predicted") for goal in inspected.goals]
+    rows += [("event:", quoted(escaped(goal.event.name)), "whether the time has ended in it") for goal in inspected.goals if goal.event]
     return [*lines, "feeds:", *aligned(rows, "  ")]
 
 
@@ -299,6 +355,8 @@ def _metrics(inspected: Inspected) -> list[str]:
             lines += tag_section(goal.guess.options["classes"], goal.suffix)
         elif goal.guess.kind == "ordered":
             lines += kappa_section(goal.suffix)
+        elif goal.event:
+            lines += concordance_section()
     return ["", "metrics:", *lines] if lines else []
 
 

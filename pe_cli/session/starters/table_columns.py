@@ -13,6 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
+from pe_cli.data.public_holidays import calendar_of
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
@@ -23,6 +24,7 @@ from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
 from pe_cli.session.starters.positive_class import classes_in, positive_of
 from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
+from pe_cli.session.starters.survival import event_of
 from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.text_pairs import LAYERS as PAIR_LAYERS
 from pe_cli.session.starters.text_pairs import paired
@@ -71,7 +73,8 @@ class Inspected:
     def left_out(self) -> list[tuple[str, str]]:
         """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
         found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
-        more = len(self.table.names) - len(self.goals) - len(self.guesses)
+        events = sum(goal.event is not None for goal in self.goals)
+        more = len(self.table.names) - len(self.goals) - len(self.guesses) - events
         return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
 
     @property
@@ -102,14 +105,36 @@ def guesses_of(table: Table, settings: Settings, targets: Sequence[str], asked: 
         PeError: DATA; cells may be read in several ways, and nothing tells which.
     """
     found = []
-    for name in [name for name in table.names if name not in targets][:MOST_COLUMNS]:
+    for name in [name for name in table.names if name not in targets and name != settings.event][:MOST_COLUMNS]:
         if name in settings.drop:
             found.append(Guess(name, None, why="--drop says so"))
         elif name in settings.columns:
             found.append(as_declared(table, name, settings.columns[name], asked))
         else:
             found.append(guess(table, name, asked))
-    return found
+    return found if settings.holidays is None else with_holidays(table, found, settings.holidays, settings.columns)
+
+
+def with_holidays(table: Table, guesses: Sequence[Guess], code: str, declared: Mapping[str, Any]) -> list[Guess]:
+    """Return columns of which those of days tell public holidays, too, where nobody has declared them.
+
+    Raises:
+        PeError: USAGE, the country is unknown; DATA, no column has days.
+    """
+    calendar_of(code)
+    made = []
+    for one in guesses:
+        parts = one.options.get("parts", ())
+        # Months, quarters and times of day have no holidays.
+        if one.type == "date" and one.name not in declared and "timestamp" in parts and {"weekday", "hour"} & set(parts):
+            options = {**one.options, "parts": [*parts, "holiday"], "holidays": code}
+            made.append(replace(one, options=options, why=f"{one.why}; holidays of {code}"))
+        else:
+            made.append(one)
+    if made == list(guesses):
+        text = f"--holidays {code}: no column has the days of at least two weeks"
+        raise table.error(0, table.names[0], text, "leave --holidays out, or declare it: {type: date, holidays: DE, parts: [holiday]}")
+    return made
 
 
 def look(
@@ -138,7 +163,7 @@ def look(
     parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
     goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
     inspected = Inspected(table, division.sections, goals, guesses, division.split, parts, comments=(*comments, *division.told))
-    inspected.notes = [note for one in [*aims, *guesses] if (note := one.note)]
+    inspected.notes = [note for one in [*aims, *(goal.event for goal in goals if goal.event), *guesses] if (note := one.note)]
     inspected.notes += [note for one in aims for note in leaks(table, guesses, one)]
     for goal in goals:
         inspected.states[goal.name] = _fitted(inspected, goal.guess, settings)
@@ -154,6 +179,8 @@ def _goals(table: Table, settings: Settings, targets: Sequence[str], asked: Aske
     if settings.positive is not None and len(targets) > 1:
         text = f"--positive '{said(settings.positive)}' is about one target, and there are {len(targets)}"
         raise PeError(text, hint="leave --positive out")
+    if settings.event is not None:
+        return [Goal(guess_target(table, targets[0], settings, asked), event=event_of(table, settings.event, settings.columns))]
     return with_suffixes([positive_of(table, guess_target(table, name, settings, asked), settings.positive) for name in targets])
 
 

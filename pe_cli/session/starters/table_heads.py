@@ -164,9 +164,25 @@ class Head:
         self._error(self._key("estimate"), self._key("value"))
 
 
+    def _survival(self) -> None:
+        deviation, shift = self._scale()
+        values = self._values + (1.0 if self._goal.guess.options["transform"] == "log1p" else 0.0)
+        # Where most times are censored, a median lies beyond the longest of them; ten times as long is long enough.
+        low, high = ((math.log(value) - shift) / deviation for value in (values.min() / 2, values.max() * 10))
+        self._sum("learned", 1, f"the scaled logarithm of the median of '{self._name}'")
+        self._add("estimate", "clip", f"not beyond ten times the longest; pe predict gives it in the unit of '{self._name}'",
+                  x=self._key("learned"), min=float(f"{low:.6g}"), max=float(f"{high:.6g}"))  # fmt: skip
+        begin = {"type": "Constant", "value": 0.25}
+        self._add("log_shape", "create_parameter", "one for all rows: how sharply times end about the median", shape=[1], dtype="float32",
+                  default_initializer=begin)  # fmt: skip
+        self._add("cost", "weibull_nll_loss", "of a censored time only that it is longer", input=self._key("estimate"),
+                  label=self._key("value"), event=self._key("event"), log_shape=self._key("log_shape"))  # fmt: skip
+        self._add("loss", "mean", x=self._key("cost"))
+
+
 _WRITERS = {
     "classes": Head._classes, "ordered": Head._ordered, "tags": Head._tags, "number": Head._number, "log": Head._log,
-    "count": Head._count, "share": Head._share,
+    "count": Head._count, "share": Head._share, "survival": Head._survival,
 }  # fmt: skip
 
 
@@ -198,6 +214,7 @@ def feed_of(inspected: Inspected, goal: Goal) -> tuple[str, str, str]:
         return key, flow({"shape": [inspected.indices(goal.name)]}), f"1 for every tag that '{name}' has, else 0"
     scaled = {
         "number": ", scaled to mean 0 and deviation 1", "log": ", its logarithm scaled to mean 0 and deviation 1", "share": ", from 0 to 1",
+        "survival": ", its logarithm scaled to mean 0 and deviation 1",
     }  # fmt: skip
     return key, "{shape: [1]}", f"'{name}'{scaled.get(goal.guess.kind, '')}"
 

@@ -38,6 +38,8 @@ def model_of(inspected: Inspected, settings: Settings) -> str:
         layers += made
         outputs += compares
     feeds += [feed_of(inspected, goal) for goal in inspected.goals]
+    feeds += [("event:", "{shape: [1]}", f"1 where '{said(goal.event.name)}', 0 where the time is censored") for goal in inspected.goals
+              if goal.event]  # fmt: skip
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]

@@ -44,13 +44,14 @@ KINDS: Mapping[str, Kind] = {
     "number": Kind("a number", "the number", *_NUMBER),
     "count": Kind("a count", "the count", *_NUMBER),
     "share": Kind("a share", "the share", *_NUMBER),
+    "survival": Kind("a time until an event, of which some are censored", "the median time", "loss", "min", (), ("estimate",)),
     "log": Kind("a number whose logarithm is learned", "the number", *_NUMBER),
 }
 #: Layers of the targets, whose names no column's feed may have.
 LAYERS = (
     "label", "value", "deep", "wide", "logits", "xent", "loss", "prob", "acc", "estimate", "square", "gap", "distance", "mean_distance",
     "error", "rate", "cost", "mean_cost", "learned", "told", "told_log", "truth", "truth_log", "near", "below", "class_row", "reached",
-    "steps", "far",
+    "steps", "far", "event", "log_shape", "concordance",
 )  # fmt: skip
 
 
@@ -62,11 +63,13 @@ class Goal:
         guess: how the column is taken; its `kind` is one of `KINDS`.
         suffix: of the names of its layers; empty for the only target.
         positive: class that metrics are about; None where it has not two classes.
+        event: of a time, the column that says whether it has ended in the event; None for other targets.
     """
 
     guess: Guess
     suffix: str = ""
     positive: Positive | None = None
+    event: Guess | None = None
 
     @property
     def name(self) -> str:
@@ -150,6 +153,8 @@ def of_numbers(name: str, values: NDArray[np.float64], unit: str, wanted: str) -
         cells = ", ".join(short(value) for value in values[:3])
         note = f"'{said(name, 30)}' is taken for counts ({cells}), whose mean is learned (Poisson); --task number takes them as numbers"
         return "count", {}, f"counts, {shown}, {values.mean():.3g} in the mean", note
+    if wanted == "survival":
+        return "survival", {"transform": "log" if values.min() > 0 else "log1p", **scaled}, f"times of {shown}", ""
     added = tail(values) if wanted in ("auto", "log") else None
     if wanted == "log" and added is None:
         added = 0.0 if values.min() > 0 else 1.0

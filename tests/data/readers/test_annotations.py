@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.annotations.things import KEYPOINTS
 from pe_cli.data.array_dataset import is_table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.raw_cells import Table
@@ -256,3 +257,45 @@ def test_more_boxes_than_there_may_be_and_new_names_are_errors(tmp_path):
     assert "most: 2" in str(told.value.hint)
     with pytest.raises(PeError, match="'cat' is no class"):
         columns(table, rows=np.array([1, 2]), boxes={"most": 2}, classes={"most": 2})
+
+
+@pytest.mark.parametrize(("points", "shape"), [
+    pytest.param("0.4 0.3 2 0.5 0.4 1 0 0 0", "", id="three numbers each"),
+    pytest.param("0.4 0.3 2 0.5 0.4 1", "kpt_shape: [2, 3]", id="as data.yaml says"),
+    pytest.param("0.4 0.3 0.5 0.4 0.1 0.9", "kpt_shape: [3, 2]", id="two numbers each"),
+])  # fmt: skip
+def test_keypoints_of_yolo_are_no_polygons(tmp_path, points, shape):
+    def posed(folder: Path, truth: Truth) -> Path:
+        files = yolo(folder, truth)
+        with (folder / "data.yaml").open("a") as out:
+            out.write(f"{shape}\n")
+        for file in files.glob("*.txt"):
+            file.write_text("".join(f"{line} {points}\n" for line in file.read_text().splitlines()))
+        return files
+
+    plain, with_points = made(tmp_path / "plain", yolo), made(tmp_path / "posed", posed)
+    for row in range(3):
+        assert with_points.cells("boxes").text(row) == plain.cells("boxes").text(row)
+    assert (plain.counts, with_points.counts) == ({}, {KEYPOINTS: 3})
+
+
+def test_lines_of_neither_form(tmp_path):
+    def odd(folder: Path, truth: Truth) -> Path:
+        files = yolo(folder, truth)
+        (files / "a.txt").write_text("0 0.5 0.5 0.2 0.2 0.4 0.3 0.7\n")
+        return files
+
+    with pytest.raises(PeError, match=r"line 1 has 8 numbers"):
+        made(tmp_path / "odd", odd)
+
+
+def test_keypoints_of_coco_are_counted(tmp_path):
+    def posed(folder: Path, truth: Truth) -> Path:
+        path = coco(folder, truth)
+        value = json.loads(path.read_text())
+        value["annotations"][0] |= {"keypoints": [5, 5, 2, 0, 0, 0], "num_keypoints": 1}
+        value["annotations"][1] |= {"keypoints": [0, 0, 0], "num_keypoints": 0}
+        path.write_text(json.dumps(value))
+        return path
+
+    assert made(tmp_path, posed).counts == {KEYPOINTS: 1}

@@ -305,9 +305,10 @@ def test_mistakes_of_files_have_their_place(read, tmp_path, content, place, mess
         pytest.param('{"a": 1}\n[1]\n', 2, 1, "the line is a list, not an object", "one object per line", id="a list"),
         pytest.param('{"a": 1}\n\n3\n', 3, 1, "the line is a number, not an object", "one object", id="a number"),
         pytest.param('{"a": 1}\n{"a": é,}\n', 2, 7, "no JSON: expecting value", "one whole object", id="no value"),
-        pytest.param('[{"a": 1},\n{"a": 2}]', 1, 11, "no JSON", "jq -c '.[]'", id="one list over lines"),
-        pytest.param('[{"a": 1}]', 1, 1, "a list", "jq -c '.[]'", id="one list"),
-        pytest.param('{\n"a": 1\n}\n', 1, 2, "no JSON", "jq -c . ", id="one object over lines"),
+        pytest.param('[{"a": 1},\n{"a": 2]', 2, 8, "no JSON", "check what wrote it", id="a list that is damaged"),
+        pytest.param('[{"a": 1},\n 7]', 2, 2, "a row is a number", "df.to_json", id="a list of other things"),
+        pytest.param('{\n"a": 1\n', 3, 1, "no JSON", "check what wrote it", id="an object that is cut off"),
+        pytest.param('{"a": 1, "b": {"c": 1}, "b.c": 2}\n{"a": 1}', 1, 1, "two values are called 'b.c'", "name them apart", id="dots"),
         pytest.param('{"a": 1, "a": 2}\n', 1, 1, "the key 'a' stands there twice", "once", id="a key twice"),
         pytest.param(
             '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n", 1, 1, "nested too deeply", "plain", id="deep nesting"

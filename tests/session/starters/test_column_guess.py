@@ -57,6 +57,30 @@ DAYS = [str(np.datetime64("2024-01-01") + 13 * i) for i in range(60)]
         pytest.param(["Yes", "no"] * 30, "bool", {}, id="yes and no"),
         pytest.param(["yes", "no", ""] * 20, "category", {}, id="yes, no and gaps: a class of their own"),
         pytest.param([3, 3, None] * 20, "category", {}, id="one number or a gap"),
+        pytest.param([f"{2020 + i % 3}-Q{i % 4 + 1}" for i in range(60)], "date", {"format": "%Y-Q%q", "parts": YEARS[:2]},
+                     id="quarters"),
+        pytest.param([f"Q{i % 4 + 1}/{20 + i % 3}" for i in range(60)], "date", {"format": "Q%q/%y", "parts": YEARS[:2]},
+                     id="short quarters"),
+        pytest.param([f"{2020 + i % 3}-W{i % 9 + 1:02}" for i in range(60)], "date", {"parts": YEARS[:2]}, id="weeks"),
+        pytest.param([f"{i % 28 + 1}. M\u00e4rz {2000 + i % 30}" for i in range(60)], "date", {"format": "%d. %B %Y", "parts": YEARS},
+                     id="names of months"),
+        pytest.param([20210100 + i % 28 + 1 for i in range(60)], "date", {"format": "%Y%m%d", "parts": ["timestamp", "weekday"]},
+                     id="days without signs"),
+        pytest.param([202001 + i % 12 + 100 * (i % 5) for i in range(60)], "date", {"format": "%Y%m", "parts": YEARS[:2]},
+                     id="months without signs"),
+        pytest.param([f"{i % 9 + 1},{i:03}E+0{i % 7}" for i in range(60)], "number", {"decimal": ",", "scale": "standard"},
+                     id="exponents behind decimal commas"),
+        pytest.param([f"{100 + i}.25{'-' * (i % 2)}" for i in range(60)], "number", {"thousands": " ", "scale": "standard"},
+                     id="a minus behind the number"),
+        pytest.param([f"({100 + i}.25)" if i % 2 else f"{100 + i}.25" for i in range(60)], "number",
+                     {"thousands": " ", "scale": "standard"}, id="parentheses of accountants"),
+        pytest.param([f"\u2212{i}.5" if i % 2 else f"{i}.5" for i in range(60)], "number", {"thousands": " ", "scale": "standard"},
+                     id="the minus of printers"),
+        pytest.param(["1-", "1", "2-", "2", "3-", "3"] * 10, "category", {}, id="grades"),
+        pytest.param([f"192.168.100.{100 + i % 6}" for i in range(60)], "category", {}, id="addresses of machines"),
+        pytest.param(["igen", "nem"] * 30, "bool", {"yes": ["igen"], "no": ["nem"]}, id="yes and no in Hungarian"),
+        pytest.param(["\u2713", "\u2717"] * 30, "bool", {"yes": ["\u2713"], "no": ["\u2717"]}, id="check marks"),
+        pytest.param([200000 + 7 * i for i in range(60)], "number", {"scale": "standard"}, id="numbers of which some are like months"),
         pytest.param(["red", "green", "blue"] * 20, "category", {}, id="texts that repeat"),
         pytest.param(["a|b", "b|c", "a", "c|a|b", ""] * 20, "bag", {}, id="lists by |"),
         pytest.param(["x; y", "y", "z; x", "x; y; z"] * 20, "bag", {"separator": ";"}, id="lists by ;"),
@@ -106,7 +130,6 @@ def test_columns_are_taken_for(values, kind, options):
         ),
         pytest.param([f"{i} kg" if i % 2 else f"{i},5 g" for i in range(60)], "c", "numbers of several units (g, kg)", id="units differ"),
         pytest.param([f"{i},5" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations, such as '0.5'", id="mixed"),
-        pytest.param([f"({i}.5)" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations", id="parentheses"),
         pytest.param([*(f"{i},5" for i in range(60)), "1,2,3"], "c", "no number like 1234,5, such as '1,2,3' in row 61", id="a typo"),
         pytest.param([f"{i:05}" for i in range(0, 600, 10)], "zip", "60 different ones in 60 rows", id="codes that never repeat"),
     ],
@@ -169,3 +192,30 @@ def test_targets_are_taken_for(values, task, kind):
 def test_many_numbers_are_no_classes():
     with pytest.raises(PeError, match="the target has 60 different texts in 60 rows"):
         guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", settings("classes"), Asked())
+
+
+def test_dates_that_stand_for_none_are_missing():
+    table = ListTable({"day": [*DAYS, "9999-12-31", "1900-01-01"], "first": [*DAYS, "1900-01-01", "1900-01-02"]}, Origin(Path()))
+    assert markers(table, ["day"]) == ("9999-12-31", "1900-01-01")
+
+
+def test_dates_of_another_calendar_are_said():
+    found = guess(ListTable({"c": [f"{i % 28 + 1}/{i % 12 + 1}/{2560 + i % 6}" for i in range(60)]}, Origin(Path())), "c", Asked())
+    assert "dates of the years 2560 to 2565" in found.note
+
+
+@pytest.mark.parametrize(("name", "values", "kind", "said"), [
+    pytest.param("version", [f"3.{i % 12}" for i in range(60)], "category", "is taken for versions, no numbers", id="versions"),
+    pytest.param("created_at", [1_600_000_000 + 86_399 * i for i in range(60)], "date", "seconds since 1970, 2020-09-13", id="seconds"),
+    pytest.param("ts", [1_600_000_000_000 + 86_399_000 * i for i in range(60)], "date", "milliseconds since 1970", id="milliseconds"),
+    pytest.param("mobile", [1_512_000_000 + 7919 * i for i in range(60)], None, "", id="telephones"),
+    pytest.param("c", [f"{i % 9 + 1}E{i}" for i in range(60)], "number", "are taken for the numbers 1, 20, 300", id="codes with E"),
+    pytest.param("c", [15_120_001 + 7919 * i for i in range(60)], "number", "where they only tell things apart", id="numbers of articles"),
+    pytest.param("start_date", [44204 + i for i in range(60)], None, "", id="days of Excel that number the rows"),
+    pytest.param("due_date", [44204 + i * i % 61 for i in range(60)], "number", "44204 is 2021-01-08", id="days of Excel"),
+    pytest.param("c", [f"{100 + i}.25{'-' * (i % 2)}" for i in range(60)], "number", "'101.25-', '103.25-', '105.25-' are taken for -101",
+                 id="a minus behind the number"),
+])  # fmt: skip
+def test_what_is_said_of_unlikely_numbers(name, values, kind, said):
+    found = guess(ListTable({name: values}, Origin(Path())), name, Asked())
+    assert (found.type, said in found.note) == (kind, True), found

@@ -417,6 +417,7 @@ def unstack(x: Any, axis: Any = 0, num: Any = None) -> Any: """Cut a tensor into
 def var(x: Any, axis: Any = None, unbiased: Any = True, keepdim: Any = False, name: Any = None) -> Any: """Average squared distances from the mean."""
 def var_conv_2d(input: Any, row: Any, col: Any, input_channel: Any, output_channel: Any, filter_size: Any, stride: Any = 1, param_attr: Any = None, act: Any = None, dtype: Any = None, name: Any = None) -> Any: """Convolve images that have sizes of their own, with zeros around them, so that stride 1 keeps their sizes."""
 def warpctc(input: Any, label: Any, blank: Any = 0, norm_by_times: Any = False, input_length: Any = None, label_length: Any = None) -> Any: """Measure how unlikely the labels of every sequence are, wherever in it they are."""
+def weibull_nll_loss(input: Any, label: Any, event: Any, log_shape: Any, name: Any = None) -> Any: """Measure how unlikely a time is under a Weibull distribution, of which the logarithm of the median is predicted."""
 def where(condition: Any) -> Any: """Find the places where a condition holds, or where numbers are not 0: int64 [places, axes]."""
 def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: Any = False, name: Any = None, bound: Any = 0) -> Any: """Repeat body while cond of the variables holds; return the last ones."""
 def yolo_box(x: Any, img_size: Any, anchors: Any, class_num: Any, conf_thresh: Any, downsample_ratio: Any, clip_bbox: Any = True, name: Any = None, scale_x_y: Any = 1.0) -> Any: """Read boxes and scores off the grid of a YOLOv3 head."""
