@@ -19,6 +19,7 @@ MOST_NOTES = 12
 @path_option("-o", "--out", "folder", metavar="DIR", required=True, help="Folder to write to; it is made where it is not there.")
 @click.option("--partial", is_flag=True, help="End the model before what cannot be imported; what leads there are its outputs.")
 @click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
+@click.option("--flat", is_flag=True, help="Write every layer out, instead of blocks for the parts that are repeated.")
 @click.option(
     "--task",
     type=click.Choice(["classes", "number"]),
@@ -33,6 +34,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     folder: Path,
     partial: bool,
     fixed: bool,
+    flat: bool,
     task: str | None,
     head: str | None,
     classes: int | None,
@@ -50,7 +52,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     from pe_cli.session.importing.write import REPORT, summary, write
 
     kind = kind_of(source)
-    asked = {"partial": partial, "fixed": fixed, "task": task, "head": head, "classes": classes, "length": length}
+    asked = {"partial": partial, "fixed": fixed, "flat": flat, "task": task, "head": head, "classes": classes, "length": length}
     for option, value in asked.items():
         if value not in (None, False) and option not in kind.options:
             takes = ", ".join(f"--{name}" for name in kind.options)
@@ -60,6 +62,10 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
         from pe_cli.session.importing.training import for_training
 
         model = for_training(model, task)
+    if not flat and "flat" in kind.options:
+        from pe_cli.session.importing.repeats.fold import with_blocks
+
+        model = with_blocks(model)
     files = write(model, folder, force)
     echo(f"{source}: {summary(model)}")
     for note in model.notes[:MOST_NOTES]:

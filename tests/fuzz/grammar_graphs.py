@@ -75,13 +75,58 @@ def _with_rounds(draw: random.Random, name: str, read: str) -> NodeProto:
     return helper.make_node(op, [draw.choice(["rounds", "", read]), draw.choice(["", "rounds"]), read], [name], body=body)
 
 
+def _part(draw: random.Random, nodes: list[NodeProto], held: list[TensorProto], names: list[str]) -> None:
+    """Add nodes that keep the shape of what they read, and that are computed for any rows of four."""
+    for i in range(draw.randint(2, 7)):
+        op = draw.choice(["Tanh", "Neg", "Add", "Mul", "MatMul", "Elu", "Softmax", "LayerNormalization"])
+        inputs = [draw.choice(names) if draw.random() < 0.3 else names[-1]]
+        if op in ("Add", "Mul") and draw.random() < 0.5:
+            inputs.append(draw.choice(names))
+        elif op in ("Add", "Mul", "LayerNormalization"):
+            held.append(numpy_helper.from_array(np.full(4, draw.random(), np.float32), f"w{i}"))
+            inputs.append(f"w{i}")
+        elif op == "MatMul":
+            held.append(numpy_helper.from_array(np.full((4, 4), draw.random(), np.float32), f"w{i}"))
+            inputs.append(f"w{i}")
+        nodes.append(helper.make_node(op, inputs, [f"v{i}"], **({"alpha": draw.choice([0.1, 2.0])} if op == "Elu" else {})))
+        names.append(f"v{i}")
+
+
+def _repeat(draw: random.Random, nodes: list[NodeProto], held: list[TensorProto], names: list[str]) -> str:
+    """Write all nodes several times, each reading what the one before has made, under names that mean something elsewhere."""
+    part, own, last = list(nodes), [tensor for tensor in held if draw.random() < 0.5], names[-1]
+    stem = draw.choice(["layer.", "a/b.", "${a}.", "input.", "named", "x_", "block_0/"])
+    for i in range(draw.randint(2, 7)):
+        now = {name: f"{stem}{i}.{name}" for name in [*(one for node in part for one in node.output), *(t.name for t in own)]}
+        now["x"] = last
+        for tensor in own:
+            held.append(TensorProto())
+            held[-1].CopyFrom(tensor)
+            held[-1].name = now[tensor.name]
+        for node in part:
+            nodes.append(NodeProto())
+            nodes[-1].CopyFrom(node)
+            for side in (nodes[-1].input, nodes[-1].output):
+                side[:] = [now.get(name, name) for name in side]
+            if nodes[-1].op_type == "Elu" and draw.random() < 0.3:
+                nodes[-1].attribute[0].f = draw.random()
+            if draw.random() < 0.03:
+                nodes[-1].input[0] = draw.choice(["x", last])
+        last = now.get(names[-1], names[-1])
+    return last
+
+
 def graph(draw: random.Random) -> bytes:
     """Return a model."""
     shape = draw.choice([["N", 4], ["N", 3, 4], [2, 3, 8, 8], ["N", "M"], [], [1, 2**40], [0, 3], ["N", 1]])
     kind = draw.choice([TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, 77])
     names, nodes, held = ["x"], [], []
     held.append(numpy_helper.from_array(np.asarray(draw.choice([0, 1, 3, 2**40, -1])), "rounds"))
-    for i in range(draw.randint(1, 6)):
+    repeated = draw.random() < 0.25
+    if repeated and draw.random() < 0.8:
+        shape, kind = ["N", 4], TensorProto.FLOAT
+        _part(draw, nodes, held, names)
+    for i in range(draw.randint(1, 6) if not nodes else 0):
         if draw.random() < 0.06:
             nodes.append(_with_rounds(draw, f"v{i}", draw.choice(names)))
             names.append(f"v{i}")
@@ -98,6 +143,8 @@ def graph(draw: random.Random) -> bytes:
         attrs = {name: draw.choice(values) for name, values in choices.items() if draw.random() < 0.5}
         nodes.append(helper.make_node(op, inputs, [f"v{i}"], domain="own" if draw.random() < 0.02 else "", **attrs))
         names.append(f"v{i}")
+    if repeated:
+        names.append(_repeat(draw, nodes, held, names))
     outputs = [helper.make_tensor_value_info(draw.choice([names[-1], names[-1], "x", "nothing"]), TensorProto.FLOAT, None)]
     given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     given[0].type.tensor_type.elem_type = kind

@@ -8,6 +8,7 @@ from unittest import mock
 
 from pe_cli.config.load import load_model
 from pe_cli.session.importing.define import ImportWish, read_model
+from pe_cli.session.importing.repeats.fold import with_blocks
 from pe_cli.session.importing.write import model_text, report_text
 from tests.fuzz.grammar_folders import unpacked
 from tests.fuzz.targets import refused, target
@@ -18,8 +19,10 @@ def onnx_graph(data: bytes, folder: Path) -> None:
     """An ONNX file, as `pe import` takes it: what is made of it is a model file without mistakes."""
     path = folder / "f.onnx"
     path.write_bytes(data)
-    with refused(folder):
-        model = read_model(ImportWish(path, partial=len(data) % 2 == 0))
+    with refused(folder), mock.patch.object(tempfile, "tempdir", str(folder)):  # where the blocks are tried
+        flat = read_model(ImportWish(path, partial=len(data) % 2 == 0))
+        model = with_blocks(flat)
+        assert model is flat or model.blocks, model.notes[-1]
         report_text(model).encode()
         (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")
         load_model(folder / "model.yaml")

@@ -1,4 +1,4 @@
 """What is no test here."""
 
-#: It needs PyTorch and transformers, which tests do not.
-collect_ignore = ["make_folders.py"]
+#: They need PyTorch and transformers, which tests do not.
+collect_ignore = ["make_folders.py", "make_graphs.py"]

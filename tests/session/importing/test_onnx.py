@@ -180,6 +180,17 @@ def test_the_same_file_gives_the_same_bytes(tmp_path):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize(("dtype", "said"), [("float", "epsilon: 1e-05"), ("double", "epsilon: 9.999999747378752e-06")])
+def test_numbers_are_written_as_shortly_as_their_type_allows(dtype, said, tmp_path):
+    kind = "float32" if dtype == "float" else "float64"
+    scale, bias, mean, variance = (np.linspace(1, 2, 3).astype(kind) * k for k in (1, 2, 3, 4))
+    text = f"({dtype}[N, 3] x) => ({dtype}[N, 3] y) {{ y = BatchNormalization<epsilon=0.00001>(x, s, b, m, v) }}"
+    made = imported(graph(text, s=scale, b=bias, m=mean, v=variance), tmp_path)
+    assert said in model_text(made)
+    for value in (made.layers["y"]["epsilon"], float(said.split()[1])):
+        assert np.float32(value) == np.float32(1e-5)
+
+
 def test_a_head_may_have_another_number_of_classes(tmp_path):
     model = graph("(float[N, 4] x) => (float[N, 3] y) { h = MatMul(x, w) y = Softmax<axis=-1>(h) }", w=W)
     made = for_training(imported(model, tmp_path), "classes")

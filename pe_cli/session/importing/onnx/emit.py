@@ -30,6 +30,8 @@ _MOVES = frozenset({
 })  # fmt: skip
 #: Characters of a name.
 _LONGEST = 200
+#: The largest float32.
+_LARGEST = float(np.finfo(np.float32).max)
 #: A name that files of values keep for themselves.
 _METADATA = "__metadata__"
 
@@ -177,7 +179,8 @@ class Emitter:
         definition = find(type)
         key = wanted if own and wanted not in self.layers else self.key(wanted)
         declared = definition.args
-        written = {name: _written(value) for name, value in args.items()}
+        wide = "float64" in (args.get("dtype"), *(value.dtype for value in _values_in(args)))
+        written = {name: _written(value if wide else shortened(value)) for name, value in args.items()}
         called = {name: self._given(declared[name].kind, value) for name, value in args.items()}
         named = {"name": key} if "name" in inspect.signature(definition.fn).parameters else {}
         count, first = len(self.block.vars), len(self.block.ops)
@@ -191,7 +194,7 @@ class Emitter:
             raise
         fresh = set(itertools.islice(reversed(self.block.vars), len(self.block.vars) - count))
         found = []
-        inputs = [value for value in args.values() for value in (value if isinstance(value, list) else [value]) if isinstance(value, Value)]
+        inputs = _values_in(args)
         for i, output in enumerate(result):
             name = key if len(result) == 1 else f"{key}.{i}"
             if output.name in fresh and not output.persistable and output.name != name:
@@ -228,6 +231,25 @@ class Emitter:
                 facts["initializer"] = INITIALIZERS[start.pop("type")](**start)
             return ParamAttr(**facts)
         return value
+
+
+def shortened(value: Any) -> Any:
+    """Return an argument with the shortest numbers that are the same float32: ONNX's attributes are float32.
+
+    >>> shortened([9.999999747378752e-06, 0.125, 0.30000000001])
+    [1e-05, 0.125, 0.30000000001]
+    """
+    if isinstance(value, Mapping):
+        return {name: shortened(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [shortened(one) for one in value]
+    if not isinstance(value, float) or not -_LARGEST <= value <= _LARGEST or float(np.float32(value)) != value:
+        return value
+    return float(str(np.float32(value)))
+
+
+def _values_in(args: Mapping[str, Any]) -> list[Value]:
+    return [one for value in args.values() for one in (value if isinstance(value, list) else [value]) if isinstance(one, Value)]
 
 
 def _same(one: Array, other: Array) -> bool:
