@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 Array = NDArray[Any]
 

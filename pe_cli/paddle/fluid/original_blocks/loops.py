@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.control.loops import Scan
 from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.layers.composed import call

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid.operator_reader import HINT, Reader
 from pe_cli.io.fluid.program_desc import LOD_TENSOR, BlockDesc, OpDesc, VarDesc
 from pe_cli.io.fluid.reading import Loaded, columns, declare, reader_of

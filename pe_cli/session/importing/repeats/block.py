@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.importing.repeats.flat import FlatLayer, base_of
 from pe_cli.session.importing.repeats.names import Stems, free, inner_names, kind_name, plain, stems
 from pe_cli.session.importing.repeats.search import Repeat

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.registry import find
 
 #: Layers that read nothing and whose place among the others says nothing.

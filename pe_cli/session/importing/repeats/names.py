@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from pe_cli.core.lazy_dataclass import dataclass
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _STEM = re.compile(r"[A-Za-z0-9_./:-]+")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.importing.repeats.flat import FlatLayer, base_of
 from pe_cli.session.importing.repeats.names import stems
 
