@@ -123,10 +123,20 @@ def test_more_rounds_than_the_bound_are_an_error():
         fluid.Executor(fluid.CPUPlace()).run(feed={"x": np.ones((2, 1), "float32")}, fetch_list=[i])
 
 
-def test_what_arrays_of_such_loops_cannot_do_is_told():
+def test_tensors_of_such_arrays_are_joined():
     array, _ = picked(2)
-    with pytest.raises(NotImplementedError, match="tensor_array_to_tensor"):
-        L.tensor_array_to_tensor(array)
+    joined, sizes = L.tensor_array_to_tensor(array, axis=0)
+    x = np.array([[1], [2], [3], [8]], "float32")
+    found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": x}, fetch_list=[joined, sizes])
+    assert found[0].ravel().tolist() == [1, 2, 3, 8, 1, 1.5, 4, 0.75, 2]
+    assert found[1].tolist() == [4, 3, 2]
+
+
+def test_tensors_of_other_sizes_are_not_stacked():
+    array, _ = picked(2)
+    joined, _ = L.tensor_array_to_tensor(array, axis=0, use_stack=True)
+    with pytest.raises(RuntimeError, match=r"tensors of \[\[4, 1\], \[3, 1\], \[2, 1\]\] along axis 0"):
+        fluid.Executor(fluid.CPUPlace()).run(feed={"x": np.array([[1], [2], [3], [8]], "float32")}, fetch_list=[joined])
 
 
 def test_a_place_that_was_not_written_is_an_error():

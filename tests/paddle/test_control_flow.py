@@ -240,3 +240,45 @@ def test_assert_tells_what_does_not_hold():
             exe.run(feed={"x": np.array([[1, 4], [1, 1]], "float32")}, fetch_list=[out])
         with pytest.raises(TypeError, match="cond must be a bool variable"):
             fluid.layers.Assert(x)
+
+
+def test_a_while_loop_may_write_arrays_and_append_to_the_block_around_it():
+    x, i = fluid.data("x", [None, 2]), L.fill_constant([1], "int64", 0)
+    n, given = fluid.data("n", [1], "int64"), L.scale(x, 0.0)
+    array = L.array_write(x, i)
+
+    def body(i, y, kept):
+        program = fluid.default_main_program()
+        inner, program.current_block_idx = program.current_block().idx, program.current_block().parent_idx
+        L.assign(L.scale(x, 10.0), given)
+        program.current_block_idx = inner
+        after = L.increment(i, in_place=False)
+        y = L.fc(L.elementwise_add(y, kept), 2, param_attr=fluid.initializer.Constant(0.5), bias_attr=False)
+        L.array_write(y, after, array)
+        return after, y, kept
+
+    last, y, _ = L.while_loop(lambda i, y, kept: L.less_than(i, n), body, [i, x, given])
+    # The attempts before the one that is taken leave neither parameters nor names.
+    assert [p.name for p in fluid.default_main_program().all_parameters()] == ["fc_0.w_0"]
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    feed = {"x": np.float32([[1, 2]]), "n": np.int64([2])}
+    found = executor.run(feed=feed, fetch_list=[last, y, L.array_read(array, L.fill_constant([1], "int64", 1))])
+    # (1 + 10 + 2 + 20) / 2 = 16.5, and (2 * 16.5 + 10 + 20) / 2 = 31.5
+    assert [v.ravel().tolist() for v in found] == [[2], [31.5, 31.5], [16.5, 16.5]]
+
+
+def test_sizes_that_are_numbers_beside_those_that_are_variables_may_be_0():
+    x = fluid.data("x", [None, 3])
+    made = L.fill_constant([L.shape(x)[0], 0, 4], "float32", 7.0)
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": np.ones((5, 3), "float32")}, fetch_list=[made])
+    assert found.shape == (5, 0, 4)
+
+
+def test_rows_of_one_number_that_are_unpadded_keep_an_axis_for_it():
+    x, n = fluid.data("x", [2, 3]), fluid.data("n", [2], "int64")
+    rows = L.sequence_unpad(x, n)
+    feed = {"x": np.arange(6, dtype="float32").reshape(2, 3), "n": np.int64([1, 2])}
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[rows], return_numpy=False)
+    assert np.array(found).tolist() == [[0], [3], [4]]
+    assert found.recursive_sequence_lengths() == [[1, 2]]

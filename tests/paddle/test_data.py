@@ -156,6 +156,13 @@ def test_a_wrong_line(proto, tmp_path, line, message):
 # --- AsyncExecutor --------------------------------------------------------------------------------------------------
 
 
+def test_a_slot_without_a_name(tmp_path):
+    path = tmp_path / "feed"
+    path.write_text('name: "MultiSlotDataFeed"\nmulti_slot_desc { slots { type: "uint64" } }\n')
+    with pytest.raises(ValueError, match="slot 0 has no name"):
+        fluid.DataFeedDesc(str(path))
+
+
 @pytest.mark.usefixtures("fresh")
 def test_threads_train_shared_parameters_and_print_what_is_fetched(proto, tmp_path, capfd):
     x = fluid.layers.data("x", [2])
@@ -249,6 +256,22 @@ def test_a_loader_is_looped_over():
     loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=4)
     loader.set_batch_generator(lambda: iter([rows(2), rows(3)]))
     assert [executor.run(feed=feed, fetch_list=[x])[0].shape for feed in loader()] == [(2, 1), (3, 1)]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("kind", "last"), [(kind, last) for kind in ("QueueDataset", "InMemoryDataset") for last in (True, False)])
+def test_a_loader_of_a_dataset_drops_a_last_batch_that_is_not_full(kind, last, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("1 0 1 0\n2 1 2 1 1\n3 2 3 4 1 2\n1 3 1 3\n2 4 5 1 4\n")  # read so by 1.8.5
+    dataset = fluid.DatasetFactory().create_dataset(kind)
+    dataset.set_batch_size(2)
+    dataset.set_use_var([fluid.data("a", [None, 1], "int64", lod_level=1), fluid.data("b", [None, 1], "int64")])
+    dataset.set_filelist([str(path)])
+    if kind == "InMemoryDataset":
+        dataset.load_into_memory()
+    loader = fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(1), drop_last=last)
+    found = [np.array(batch[0]["b"] if isinstance(batch, list) else batch["b"]).ravel().tolist() for batch in loader]
+    assert found == [[0, 1], [2, 3], *([] if last else [[4]])]
 
 
 @pytest.fixture

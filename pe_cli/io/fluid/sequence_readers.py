@@ -80,6 +80,14 @@ def _sequence_mask(o: Reader) -> None:
     o.same()
 
 
+@reads("sequence_unpad")
+def _sequence_unpad(o: Reader) -> None:
+    x = o.one("X")
+    if len(x.shape) == 2:  # rows of one number have an axis for it
+        o.op.inputs["X"] = [o.made("unsqueeze", {"X": x}, {"axes": [2]}).name]
+    o.same()
+
+
 @reads("hierarchical_sigmoid")
 def _hierarchical_sigmoid(o: Reader) -> None:
     o.same(leave=("is_sparse", "remote_prefetch"))

@@ -18,6 +18,8 @@ from pe_cli.program.prune import prune
 
 #: Loops whose blocks are being written, the outermost first: what ops before them make may change from round to round.
 OPEN: list[Outline] = []
+#: Bodies of `while_loop` that are being written, and that are no blocks of their own: what must be made before their loop cannot be.
+CLOSED: list[Block] = []
 
 
 def vary(block: Block, op: Operator) -> None:
@@ -30,7 +32,11 @@ def vary(block: Block, op: Operator) -> None:
     for slot, names in op.outputs.items():
         for name, found in zip(names, types.get(slot, ()), strict=False):
             v = block.vars.get(name)
-            if v is None or v.persistable or v.dtype != found.dtype or len(v.shape) != len(found.shape) or agrees(v.type, found):
+            if v is None or v.persistable or v.dtype != found.dtype or len(v.shape) != len(found.shape):
+                continue
+            # What was declared empty, such as a cache, is not known to stay so where any size may be written.
+            filled = any(a == 0 and b < 0 for a, b in zip(v.shape, found.shape, strict=True))
+            if agrees(v.type, found) and not filled:
                 continue
             v.type = v.type.with_shape(*(a if a == b else -1 for a, b in zip(v.shape, found.shape, strict=True)))
             varied.add(name)

@@ -79,10 +79,12 @@ class DataFeedDesc:
         """Every slot, used or not, in order.
 
         Raises:
-            FluidValueError: a slot has a type that is neither uint64 nor float.
+            FluidValueError: a slot has no name, or a type that is neither uint64 nor float.
         """
         found = self._message.get("multi_slot_desc", {}).get("slots", [])
-        for slot in found:
+        for number, slot in enumerate(found):
+            if not slot.get("name"):
+                raise FluidValueError(f"slot {number} has no name", hint='name: "NAME" inside slots { ... }')
             if slot.get("type") not in _TYPES:
                 raise FluidValueError(
                     f"slot '{slot.get('name')}' has type {slot.get('type')!r}", hint="uint64 or float"

@@ -9,7 +9,8 @@ import copy
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.paddle.fluid.constant_sizes import OPEN
+from pe_cli.paddle.errors import NotThereYet
+from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,8 @@ class Levels:
         # Setting the index again ends what an earlier setting began.
         if above is not None:
             above[1].__exit__(None, None, None)
+        if index < 0 and CLOSED:
+            raise NotThereYet("a while_loop appends to the block around it", hint="While")
         if index < len(OPEN):
             self._above = index, _before_loops(self.blocks[0], index)
             self._above[1].__enter__()

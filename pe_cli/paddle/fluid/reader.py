@@ -232,7 +232,17 @@ class DataLoader:
 
     @staticmethod
     def from_dataset(dataset: Any, places: Any, drop_last: bool = True) -> Any:
-        """Return a loader over a dataset's batches."""
+        """Return a loader over a dataset's batches; with drop_last, without those of fewer instances than a batch has."""
         made = GeneratorLoader(dataset.use_vars)
-        made.set_batch_generator(dataset.batches)
+
+        def whole() -> Iterator[Any]:
+            return (batch for batch in dataset.batches() if all(_samples_of(v) == dataset.batch_size for v in batch.values()))
+
+        made.set_batch_generator(whole if drop_last else dataset.batches)
         return made
+
+
+def _samples_of(value: Any) -> int:
+    """Return how many samples a fed value has: sequences, or rows of one without."""
+    lengths = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
+    return len(lengths[0]) if lengths else len(np.asarray(value))

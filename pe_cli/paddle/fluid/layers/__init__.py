@@ -95,6 +95,7 @@ _WIDER = {
     "one_hot",
     "concat",
     "sequence_mask",
+    "sequence_unpad",
     "split",
     "uniform_random",
     "full",

@@ -14,8 +14,9 @@ from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
 from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constant_sizes import OPEN, sizes_of, value_of
-from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid import unique_name
+from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     DynamicRNN,
@@ -151,22 +152,84 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
     """
     state = list(loop_vars)
     block = default_main_program().global_block()
-    # Three attempts, each after the last was taken back: a loop of fixed types, the rounds written out, and a loop whose sizes vary.
-    before = list(block.ops), set(block.vars)
+    # Four attempts, each after the last was taken back: a loop of fixed types, the rounds written out, a loop whose sizes vary, and the
+    # block of a While, which may write arrays and append to the block around it.
+    before, names = (list(block.ops), set(block.vars)), _Names(block)
+    arrays = [(array, {**vars(array), "items": dict(array.items)}) for array in default_main_program().named_arrays.values()]
+
+    def back() -> None:
+        undo(block, *before)
+        for array, kept in arrays:
+            vars(array).update({**kept, "items": dict(kept["items"])})
+
     try:
         return _repeated(cond, body, state, bound)
     except (PeError, NotThereYet) as error:
-        undo(block, *before)
-        written = _written_out(cond, body, state)
-        if written is not None:
-            return written
-        undo(block, *before)
+        back()
+        with contextlib.suppress(NotThereYet):
+            written = _written_out(cond, body, state)
+            if written is not None:
+                return written
+        back()
         opened = _opened(body, state)
         if opened is not None:
-            return _repeated(cond, body, list(like(state, iter(opened))), bound, varying=True)
-        undo(block, *before)
+            with contextlib.suppress(NotThereYet):
+                return _repeated(cond, body, list(like(state, iter(opened))), bound, varying=True)
+        back()
+        if isinstance(error, NotThereYet) and error.hint == "While":
+            names.back()
+            return _as_while(cond, body, state, bound)
         # The first error tells what the script's loop lacks; those of the other attempts would mislead.
         raise FluidValueError(getattr(error, "message", str(error)), hint=getattr(error, "hint", None)) from error
+
+
+class _Names:
+    """Names and parameters as they are now: `back` leaves no others, so that what is written again has the names of a first attempt."""
+
+    def __init__(self, block: Any) -> None:
+        self.blocks = block, default_startup_program().global_block()
+        self.known = [(list(b.ops), set(b.vars)) for b in self.blocks]
+        self.counts = unique_name.generator.ids.copy()
+
+    def back(self) -> None:
+        """Take back what was made since."""
+        for block, (ops, names) in zip(self.blocks, self.known, strict=True):
+            block.ops[:] = ops
+            block.vars = {n: v for n, v in block.vars.items() if n in names}
+        unique_name.generator.ids = self.counts
+
+
+def _closed(body: Any, state: list[Any], states: Sequence[Variable]) -> list[Any]:
+    """Return what a body gives for states, where it must not make anything before its loop."""
+    CLOSED.append(default_main_program().global_block())
+    try:
+        return flatten(body(*like(state, iter(states))))
+    finally:
+        CLOSED.pop()
+
+
+def _as_while(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
+    """Append a loop whose body is the block of a While, which overwrites the variables as the original does."""
+    # No copies: what a body appends to the block around the loop may write the variables themselves before the first round.
+    held = flatten(state)
+    for v in held:
+        if isinstance(v, Variable) and v.is_data and 0 in v.shape:  # filled before the first round
+            v.type = v.type.with_shape(*(size or -1 for size in v.shape))
+    now = list(like(state, iter(held)))
+    flag = call("assign", cond(*now))
+    loop = While(flag, bound=bound)
+    with loop.block():
+        after = flatten(body(*now))
+        if len(after) != len(held):
+            raise FluidValueError(f"body of while_loop returns {len(after)} variables for {len(held)}")
+        # All that changes place is copied first: assigned one by one, a variable would be lost before it is read.
+        names = {v.name for v in held if isinstance(v, Variable)}
+        new = [call("assign", v) if isinstance(v, Variable) and v.name in names and v is not held[i] else v for i, v in enumerate(after)]
+        for old, v in zip(held, new, strict=True):
+            if isinstance(old, Variable) and v is not old:
+                call("assign", v, old)
+        call("assign", cond(*now), flag)
+    return now
 
 
 def _opened(body: Any, state: list[Any]) -> list[Variable] | None:
@@ -175,7 +238,7 @@ def _opened(body: Any, state: list[Any]) -> list[Variable] | None:
     if OPEN:
         return None
     try:
-        return open_sizes(block, flatten(state), lambda states: flatten(body(*like(state, iter(states)))))
+        return open_sizes(block, flatten(state), lambda states: _closed(body, state, states))
     except (PeError, NotThereYet):
         return None
 
@@ -184,7 +247,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int, *, varying: bo
     """Append a loop that a step runs."""
 
     def again(states: list[Variable]) -> tuple[list[Variable], tuple[()]]:
-        return flatten(body(*like(state, iter(states)))), ()
+        return _closed(body, state, states), ()
 
     def holds(states: list[Variable]) -> Variable:
         found = cond(*like(state, iter(states)))

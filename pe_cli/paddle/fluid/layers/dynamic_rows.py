@@ -1,4 +1,4 @@
-"""Layers whose outputs have as many rows as a step's values say: ctc_greedy_decoder of sequences, filter_by_instag."""
+"""Layers whose outputs have as many rows as a step's values say: ctc_greedy_decoder of sequences, filter_by_instag, sequence_unpad."""
 
 from __future__ import annotations
 
@@ -57,4 +57,21 @@ def filter_by_instag(
     return list(made[:2])
 
 
-__all__ = ["ctc_greedy_decoder", "filter_by_instag"]
+def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Any:
+    """Take the first rows of every sequence out of a block.
+
+    Args:
+        x: [sequences, time, ...].
+        length: rows of each sequence.
+        name: of the result.
+
+    Returns:
+        [rows, ...] with sequences; rows of one number each are [rows, 1], as in the original.
+    """
+    ensure_defaults()
+    # A column more, so that rows of one number keep an axis for it.
+    block = LayerHelper("sequence_unpad.block").one("unsqueeze", {"X": x}, {"axes": [2]}) if len(x.shape) == 2 else x
+    return call("sequence_unpad", block, length, name)
+
+
+__all__ = ["ctc_greedy_decoder", "filter_by_instag", "sequence_unpad"]

@@ -175,6 +175,12 @@ class RNNCell:
         return filled(self.state_shape if shape is None else shape, kinds)
 
 
+def _gone(weights: Any) -> bool:
+    """Return whether weights were taken back with the attempt to write a loop in which they were made."""
+    first = flatten(weights)[0]
+    return first.block.vars.get(first.name) is not first
+
+
 class GRUCell(RNNCell):
     """h' = u h + (1 - u) tanh(W [r h, x] + b), with gates r, u = sigmoid(W [x, h] + b).
 
@@ -201,7 +207,7 @@ class GRUCell(RNNCell):
 
     def _made(self, width: int) -> Any:
         # Weights are made once, at the first step, when the width of the inputs is known; later steps share them.
-        if self._weights is None:
+        if self._weights is None or _gone(self._weights):
             param, bias, dtype, name = self._facts
             helper = LayerHelper("gru_cell", default_main_program().unique(f"{name}/BasicGRUUnit"))
             size = self.hidden_size
@@ -254,7 +260,7 @@ class LSTMCell(RNNCell):
     def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
         """Append one step."""
         hidden, cell = states
-        if self._weights is None:
+        if self._weights is None or _gone(self._weights):
             param, bias, dtype, name = self._facts
             helper = LayerHelper("lstm_cell", default_main_program().unique(f"{name}/BasicLSTMUnit"))
             rows = inputs.shape[-1] + self.hidden_size

@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
@@ -108,16 +108,27 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     ensure_defaults()
     kind = as_dtype(dtype or "float32")
     number, fed_number = known_or_fed("fill_constant", "value", value, single=True)
-    sizes, fed = known_or_fed("fill_constant", "shape", shape)
+    whole, fed = _filled_sizes(shape)
     if fed is None and fed_number is None:
-        return find("fill_constant").fn(list(sizes), kind, float(number), out)
-    # Sizes of 1, which `expand` below makes what the variable says.
-    made = find("fill_constant").fn(list(sizes) if fed is None else [1] * length_of("fill_constant", fed), kind, float(number or 0.0))
+        return find("fill_constant").fn(whole, kind, float(number), out)
+    made = find("fill_constant").fn(whole, kind, float(number or 0.0))
     if fed_number is not None:
         made = find("elementwise_add").fn(made, find("cast").fn(fed_number, kind))
     made = made if fed is None else expand(made, fed)
     made.stop_gradient = True
     return made if out is None else find("assign").fn(made, out)
+
+
+def _filled_sizes(shape: Any) -> tuple[list[int], Variable | None]:
+    """Return sizes as the program alone says them, 1 where only a step does, and how often a step repeats each axis."""
+    try:
+        return list(sizes_of("fill_constant", "shape", shape)), None
+    except NotThereYet:
+        if isinstance(shape, Variable):
+            return [1] * length_of("fill_constant", shape), shape
+    # Sizes that are numbers, 0 among them, are filled at once.
+    _, fed = known_or_fed("fill_constant", "shape", [size if isinstance(size, Variable) else 1 for size in shape])
+    return [1 if isinstance(size, Variable) else int(size) for size in shape], fed
 
 
 def full(

@@ -10,7 +10,7 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constant_sizes import OPEN, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN, sizes_of
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import assign
@@ -61,6 +61,8 @@ class TensorArray:
             NotThereYet: nothing was written before the loop, and the size of what is written is not known.
         """
         if self.rows is None:
+            if CLOSED:
+                raise NotThereYet("a while_loop makes an array of variables one tensor", hint="While")
             with raised_as(FluidValueError):
                 # Before the loops that are open: memory of the array must exist before the first round.
                 made = outside(lambda: self._made(like))
@@ -198,7 +200,7 @@ def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> Tensor
     array = array or TensorArray(x.dtype)
     place = _known("array_write", i)
     # A place that the program knows, outside of loops: the array stays a list of variables, and costs nothing.
-    if place is not None and array.rows is None and not OPEN:
+    if place is not None and array.rows is None and not OPEN and not CLOSED:
         array.items[place] = call("assign", x)
         return array
     # Inside a loop, or at a place that only a step knows: the array becomes rows of one tensor from here on.
