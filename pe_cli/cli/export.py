@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--opset", type=int, metavar="N", help="Version of ONNX's set of operators, from 11 on; 18 when left out.")
 @click.option("--raw", is_flag=True, help="The model alone: it takes the model's feeds, and knows neither columns nor classes.")
+@path_option("--names", metavar="FILE", help="tensors.json of an import: weights have the names and shapes of the imported folder.")
 @click.option(
     "--adapters",
     type=click.Choice(["merged", "beside"]),
@@ -47,6 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     out: Path | None,
     weights: Path | None,
     layout: str | None,
+    names: Path | None,
     fetches: tuple[str, ...],
     opset: int | None,
     raw: bool,
@@ -66,6 +68,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         raise PeError("nothing says what to write", hint="--onnx FILE or --safetensors FILE")
     if layout is not None and weights is None:
         raise PeError("--layout is for --safetensors", hint="add --safetensors FILE, or leave it out")
+    if names is not None and layout != "torch":
+        raise PeError("--names is for --safetensors with --layout torch", hint="add --layout torch, or leave it out")
     if out is None and (fetches or raw or opset is not None):
         raise PeError("--fetch, --opset and --raw are for --onnx", hint="add --onnx FILE, or leave them out")
     from pe_cli.cli.common import open_trained
@@ -80,18 +84,19 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         built, held = merged(job.run.model, job.built, held)
         program = built.eval
     if weights is not None:
-        _weights(program, held, weights, layout or "pe", values)
+        _weights(program, held, weights, (layout or "pe", names), values)
     if out is not None:
         _onnx(job, program, held, (out, opset), fetches, raw, values)
 
 
-def _weights(program: Program, held: Mapping[str, Any], file: Path, layout: str, values: str) -> None:
-    """Write weights as a safetensors file."""
+def _weights(program: Program, held: Mapping[str, Any], file: Path, asked: tuple[str, Path | None], values: str) -> None:
+    """Write weights as a safetensors file, in a layout and by the names that a file says."""
     from pe_cli.io import atomic
     from pe_cli.io.tensors import write_safetensors
-    from pe_cli.session.weight_files import for_torch
+    from pe_cli.session.weight_files import by_names, for_torch
 
-    named = for_torch(program, held) if layout == "torch" else held
+    layout, names = asked
+    named = held if layout != "torch" else for_torch(program, held) if names is None else by_names(program, held, names)
     with atomic.temporary(file) as beside:
         write_safetensors(beside, named, framework="pt" if layout == "torch" else "pe")
     echo(f"{file}: {len(named)} tensors, {file.stat().st_size:,} bytes ({values})")

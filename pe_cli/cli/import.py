@@ -21,6 +21,11 @@ MOST_NOTES = 12
 @click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
 @click.option("--flat", is_flag=True, help="Write every layer out, instead of blocks for the parts that are repeated.")
 @click.option(
+    "--fold-batch-norm",
+    is_flag=True,
+    help="Convolutions do what the batch norms behind them do in evaluation: for inference or a frozen part.",
+)
+@click.option(
     "--task",
     type=click.Choice(["classes", "number"]),
     help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
@@ -35,6 +40,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     partial: bool,
     fixed: bool,
     flat: bool,
+    fold_batch_norm: bool,
     task: str | None,
     head: str | None,
     classes: int | None,
@@ -52,12 +58,20 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     from pe_cli.session.importing.write import REPORT, summary, write
 
     kind = kind_of(source)
-    asked = {"partial": partial, "fixed": fixed, "flat": flat, "task": task, "head": head, "classes": classes, "length": length}
+    asked = {
+        "partial": partial, "fixed": fixed, "flat": flat, "fold_batch_norm": fold_batch_norm,
+        "task": task, "head": head, "classes": classes, "length": length,
+    }  # fmt: skip
     for option, value in asked.items():
         if value not in (None, False) and option not in kind.options:
-            takes = ", ".join(f"--{name}" for name in kind.options)
+            takes = ", ".join(f"--{name.replace('_', '-')}" for name in kind.options)
+            option = option.replace("_", "-")
             raise PeError(f"--{option} is not for {kind.looks_like} ({kind.name})", hint=f"leave it out; such a model takes {takes}")
     model = read_model(ImportWish(source, partial, fixed, head, classes, length))
+    if fold_batch_norm:
+        from pe_cli.session.importing.batch_norm import with_folded_batch_norms
+
+        model = with_folded_batch_norms(model)
     if task is not None:
         from pe_cli.session.importing.training import for_training
 

@@ -1,6 +1,6 @@
 """Writes the folders of `folders/`: small models of transformers with random values, and what they answer and learn.
 
-It needs PyTorch and transformers, which the tests do not: `pip install torch transformers`, then
+It needs PyTorch, transformers, timm and torchvision, which the tests do not: `pip install torch transformers timm torchvision`, then
 `python -m tests.session.importing.make_folders [NAME ...]`.
 Each folder has what save_pretrained() writes, `expected.npz` (feeds by their names here, `outputs` of evaluation and the `loss` of
 training), and `after.safetensors`: all tensors after one step of SGD with the rate RATE, under their names there.
@@ -8,6 +8,7 @@ training), and `after.safetensors`: all tensors after one step of SGD with the r
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -314,6 +315,124 @@ def mobilenet_v2() -> None:
     write("mobilenet_v2", shaken(hf.MobileNetV2ForImageClassification(config)), {"image": pictures(4, 40), "label": labels(4)}, seen)
 
 
+def efficientnet() -> None:
+    """Odd and even sides, a stage of two blocks, and one whose filters stand in the middle of the picture."""
+    import transformers as hf
+
+    config = hf.EfficientNetConfig(
+        width_coefficient=0.25, depth_coefficient=1.1, depth_divisor=2, image_size=38, in_channels=[32, 24, 40, 56],
+        out_channels=[24, 40, 56, 80],
+        kernel_sizes=[3, 3, 5, 3], strides=[1, 2, 2, 1], num_block_repeats=[1, 2, 1, 1], expand_ratios=[1, 2, 3, 2], hidden_dim=320,
+        depthwise_padding=[5], dropout_rate=0.0, drop_connect_rate=0.0, num_labels=3,
+    )  # fmt: skip
+    write("efficientnet", shaken(hf.EfficientNetForImageClassification(config)), {"image": pictures(4, 38), "label": labels(4)}, seen)
+
+
+def named(model: torch.nn.Module, config: dict[str, object]) -> torch.nn.Module:
+    """Return a model of timm or torchvision that is saved with a config of ours, which is that of transformers."""
+    from safetensors.torch import save_file
+
+    def save(folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({**config, "num_labels": 3}, indent=1))
+        save_file({key: value.contiguous() for key, value in model.state_dict().items()}, folder / "model.safetensors", {"format": "pt"})
+
+    model.save_pretrained = save
+    return shaken(model)
+
+
+def scored(model: torch.nn.Module, image: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = model(image)
+    return scores, torch.nn.functional.cross_entropy(scores, label[:, 0])
+
+
+#: Of EfficientNet's stages: filters, stride, how much wider the blocks are, channels in and out, blocks. All channels are multiples of 8
+#: where they are multiplied by 0.25: timm and torchvision round those between, too.
+STAGES = [(3, 1, 1, 32, 64, 2), (3, 2, 2, 64, 96, 2), (5, 2, 3, 96, 64, 1), (3, 1, 2, 64, 32, 1)]
+EFFICIENT = {
+    "model_type": "efficientnet", "width_coefficient": 0.25, "depth_coefficient": 1.0, "depth_divisor": 8, "image_size": 38,
+    "kernel_sizes": [3, 3, 5, 3], "strides": [1, 2, 2, 1], "expand_ratios": [1, 2, 3, 2], "in_channels": [32, 64, 96, 64],
+    "out_channels": [64, 96, 64, 32], "num_block_repeats": [2, 2, 1, 1], "batch_norm_eps": 1e-5, "batch_norm_momentum": 0.1,
+    "even_padding": True, "dropout_rate": 0.0,
+}  # fmt: skip
+
+
+def efficientnet_timm() -> None:
+    from functools import partial
+
+    from timm.models._efficientnet_builder import decode_arch_def, round_channels
+    from timm.models.efficientnet import EfficientNet
+
+    said = [[f"{'ds' if e == 1 else 'ir'}_r{n}_k{k}_s{s}_e{e}_c{out}_se0.25"] for k, s, e, _, out, n in STAGES]
+    channels = partial(round_channels, multiplier=0.25, divisor=8)
+    sizes = {"num_features": channels(1280), "stem_size": 32, "round_chs_fn": channels, "act_layer": torch.nn.SiLU}
+    model = EfficientNet(decode_arch_def(said), num_classes=3, norm_layer=torch.nn.BatchNorm2d, **sizes)
+    write("efficientnet_timm", named(model, EFFICIENT), {"image": pictures(4, 38), "label": labels(4)}, scored)
+
+
+def efficientnet_torchvision() -> None:
+    """Stages are numbered up to 8, where the layer behind them is: three of a single block are added."""
+    from torchvision.models.efficientnet import EfficientNet, MBConvConfig
+
+    stages = [*STAGES, (3, 1, 1, 32, 64, 1), (3, 1, 1, 64, 32, 1), (3, 1, 1, 32, 64, 1)]
+    setting = [MBConvConfig(e, k, s, into // 4, out // 4, n) for k, s, e, into, out, n in stages]
+    names = ("kernel_sizes", "strides", "expand_ratios", "in_channels", "out_channels", "num_block_repeats")
+    config = {**EFFICIENT, **{name: list(values) for name, values in zip(names, zip(*stages, strict=True), strict=True)}}
+    model = EfficientNet(setting, dropout=0.0, stochastic_depth_prob=0.0, num_classes=3, last_channel=320)
+    write("efficientnet_torchvision", named(model, config), {"image": pictures(4, 38), "label": labels(4)}, scored)
+
+
+MOBILE = {
+    "model_type": "mobilenet_v2", "depth_multiplier": 0.06, "min_depth": 8, "depth_divisible_by": 8, "image_size": 40, "tf_padding": False,
+    "layer_norm_eps": 1e-5, "classifier_dropout_prob": 0.0, "finegrained_output": False, "batch_norm_momentum": 0.1, "expand_ratio": 2.0,
+}  # fmt: skip
+#: Of MobileNetV2's stages: channels, blocks, stride.
+MOBILE_STAGES = [(16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)]
+
+
+def mobilenet_v2_torchvision() -> None:
+    from torchvision.models.mobilenetv2 import MobileNetV2
+
+    setting = [[1 if i == 0 else 2, *stage] for i, stage in enumerate(MOBILE_STAGES)]
+    model = MobileNetV2(num_classes=3, width_mult=0.06, inverted_residual_setting=setting, round_nearest=8, dropout=0.0)
+    config = {**MOBILE, "finegrained_output": True}
+    model.features[1].use_res_connect = False  # its channels in and out are the same only because they are so few
+    write("mobilenet_v2_torchvision", named(model, config), {"image": pictures(4, 40), "label": labels(4)}, scored)
+
+
+def mobilenet_v2_timm() -> None:
+    from functools import partial
+
+    from timm.models._efficientnet_builder import decode_arch_def, round_channels
+    from timm.models.efficientnet import EfficientNet
+
+    torch.manual_seed(10)  # with many others PyTorch's own float32 is off by 1e-5 or more
+    said = [["ds_r1_k3_s1_c16"], *([f"ir_r{n}_k3_s{s}_e2_c{out}"] for out, n, s in MOBILE_STAGES[1:])]
+    channels = partial(round_channels, multiplier=0.06, divisor=8)
+    sizes = {"num_features": channels(1280), "stem_size": 32, "round_chs_fn": channels, "act_layer": torch.nn.ReLU6}
+    model = EfficientNet(decode_arch_def(said), num_classes=3, norm_layer=torch.nn.BatchNorm2d, **sizes)
+    model.blocks[0][0].has_skip = False  # as above
+    write("mobilenet_v2_timm", named(model, MOBILE), {"image": pictures(4, 40), "label": labels(4)}, scored)
+
+
+CONVNEXT = {"model_type": "convnext", "hidden_sizes": [4, 4, 6, 8], "depths": [1, 1, 2, 1], "image_size": 32, "layer_norm_eps": 1e-6}
+
+
+def convnext_timm() -> None:
+    from timm.models.convnext import ConvNeXt
+
+    model = ConvNeXt(num_classes=3, depths=(1, 1, 2, 1), dims=(4, 4, 6, 8))
+    write("convnext_timm", named(model, CONVNEXT), {"image": pictures(3, 32), "label": labels(3)}, scored)
+
+
+def convnext_torchvision() -> None:
+    from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+
+    sizes = [*CONVNEXT["hidden_sizes"], None]
+    model = ConvNeXt([CNBlockConfig(sizes[i], sizes[i + 1], n) for i, n in enumerate(CONVNEXT["depths"])], num_classes=3)
+    write("convnext_torchvision", named(model, CONVNEXT), {"image": pictures(3, 32), "label": labels(3)}, scored)
+
+
 WHISPER = {
     "vocab_size": VOCAB, "num_mel_bins": 4, "encoder_layers": 2, "encoder_attention_heads": 2, "decoder_layers": 1,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12, "d_model": 8, "max_source_positions": 6,
@@ -351,7 +470,9 @@ FOLDERS = {
     "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
     "llama": llama, "llama_classes": llama_classes, "mistral": mistral, "qwen2": qwen2,
     "deit": deit, "convnext": convnext, "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2,
-    "whisper": whisper, "whisper_encoder": whisper_encoder,
+    "efficientnet": efficientnet, "efficientnet_timm": efficientnet_timm, "efficientnet_torchvision": efficientnet_torchvision,
+    "mobilenet_v2_timm": mobilenet_v2_timm, "mobilenet_v2_torchvision": mobilenet_v2_torchvision, "convnext_timm": convnext_timm,
+    "convnext_torchvision": convnext_torchvision, "whisper": whisper, "whisper_encoder": whisper_encoder,
 }  # fmt: skip
 
 if __name__ == "__main__":

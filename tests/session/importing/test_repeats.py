@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import parser
 
 from pe_cli.cli.main import run
 from pe_cli.io.checkpoint import load
@@ -20,7 +19,7 @@ from pe_cli.session.importing.repeats.search import repeats
 from pe_cli.session.importing.training import for_training
 from pe_cli.session.importing.write import model_text, write
 from tests.rotation import of_today
-from tests.session.importing.test_onnx import computed, drawn, imported
+from tests.session.importing.test_onnx import computed, drawn, graph, imported
 
 #: What PyTorch's exporters have written; see `make_graphs.py`.
 GRAPHS = Path(__file__).parent / "graphs"
@@ -96,8 +95,7 @@ CHAIN = "(float[N, 4] x) => (float[N, 4] y, float[N, 4] b) {{ {} y = Relu(e) }}"
 
 
 def chained(text: str, folder: Path) -> ImportedModel:
-    graph = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> g {CHAIN.format(text)}')
-    return with_blocks(imported(graph, folder))
+    return with_blocks(imported(graph(CHAIN.format(text)), folder))
 
 
 def test_outputs_within_a_block_keep_their_names(tmp_path: Path) -> None:
@@ -117,6 +115,38 @@ def test_outputs_within_a_block_keep_their_names(tmp_path: Path) -> None:
     y, b = computed(made, tmp_path / "made", {"x": x})
     np.testing.assert_allclose(b, values[1], rtol=1e-5)
     np.testing.assert_allclose(y, np.maximum(values[4], 0), rtol=1e-5)
+
+
+def test_copies_within_a_part_are_parts_of_it(tmp_path: Path) -> None:
+    steps, last = [], "x"
+    for name in "abcd":
+        steps.append(f"{name}0 = Tanh({last}) {name}1 = Identity({name}0) {name}2 = Exp({name}1) {name} = Identity({name}2)")
+        last = name
+    made = chained(f"{' '.join(steps)} e = Neg(d)", tmp_path)
+    assert not any("written out" in note for note in made.notes)
+    assert made.fetches == ["y", "b"]
+
+
+def test_batch_norms_are_in_blocks_with_their_statistics(tmp_path: Path) -> None:
+    steps, held, last = [], {}, "x"
+    for i in range(4):
+        held |= {f"bn{i}.{kind}": drawn((4,), 10 * i + k) ** 2 + 0.5 for k, kind in enumerate(("scale", "bias", "mean", "var"))}
+        given = ", ".join(f"bn{i}_{kind}" for kind in ("scale", "bias", "mean", "var"))
+        steps.append(f"n{i} = BatchNormalization({last}, {given}) t{i} = Tanh(n{i}) s{i} = Add(t{i}, {last})")
+        last = f"s{i}"
+    model = graph(f"(float[N, 4] x) => (float[N, 4] y) {{ {' '.join(steps)} y = Relu({last}) }}", **{
+        name.replace(".", "_"): value for name, value in held.items()
+    })
+    for node in model.graph.node:
+        node.input[:] = [name.replace("_", ".") if name.startswith("bn") else name for name in node.input]
+    for tensor in model.graph.initializer:
+        tensor.name = tensor.name.replace("_", ".")
+    flat = imported(model, tmp_path)
+    made = with_blocks(flat)
+    assert uses(made) == [4]
+    assert sorted(made.arrays) == sorted(held)
+    feeds = {"x": drawn((3, 4), 77)}
+    np.testing.assert_array_equal(computed(made, tmp_path / "made", feeds)[0], computed(flat, tmp_path / "flat", feeds)[0])
 
 
 def test_parts_that_read_each_other_otherwise_are_no_repetition(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pe_cli.core.json_size import count
 from pe_cli.io import strict_json
 from pe_cli.io.regular_files import open_regular
 from pe_cli.session.importing.hugging_face.family import Family
+from pe_cli.session.importing.hugging_face.stages import MOST_ROWS, rows
 
 CONFIG = "config.json"
 #: Bytes, values and depth of a config.json, at most.
@@ -179,6 +180,8 @@ class ConfigValues:
             "equal": lambda said: len(set(map(self._named, said["equal"]))) == 1,
             "at_least": lambda said: max(said["at_least"], self._named(said["of"])),
             "scaled": self._scaled,
+            "one_minus": lambda said: round(1.0 - self._named(said["one_minus"]), 12),
+            "stages": self._stages,
         }
 
     def _grid(self, said: Mapping[str, Any]) -> int:
@@ -196,12 +199,31 @@ class ConfigValues:
         channels = self._named(said["scaled"]) if isinstance(said["scaled"], str) else said["scaled"]
         wanted, least = channels * self._named(said["by"]), self._named(said["least"])
         if "divisor" in said:
-            wanted, divisor = round(wanted), self._named(said["divisor"])
+            # transformers rounds MobileNet's channels first, and EfficientNet's not.
+            wanted, divisor = wanted if said.get("unrounded") else round(wanted), self._named(said["divisor"])
             made = max(least, int(wanted + divisor / 2) // divisor * divisor)
             made += divisor * (made < 0.9 * wanted)  # not more than a tenth less
         else:
             made = max(least, int(wanted))
         return _whole(made, 1, _MOST_SIZE, lambda why: self._wrong(said["key"], f"makes a size that {why}"))
+
+    def _stages(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a row of values for each block of stages."""
+        lists = {name: self._named(value) for name, value in said["stages"].items()}
+        for name, made in lists.items():
+            if len(made) != len(lists["repeats"]):
+                key = self._family.values[said["stages"][name]]["key"]
+                raise self._wrong(key, f"has {len(made)} items, and {said['key']} has {len(lists['repeats'])}")
+        if not set(lists["stride"]) <= {1, 2} or not all(kernel % 2 for kernel in lists["kernel"]):
+            raise self._wrong(said["key"], "has stages of other strides than 1 and 2, or of filters with even sizes")
+        padded = self._said(said["padded"])
+        made = rows(
+            lists, lambda channels: self._scaled({**said, "scaled": channels}), self._named(said["deep"]), self._named(said["squeeze"]),
+            padded if isinstance(padded, list) else [], self._named(said["even"]),
+        )  # fmt: skip
+        if len(made) > MOST_ROWS:
+            raise self._wrong(said["key"], f"makes more than {MOST_ROWS} blocks")
+        return made
 
     def _derived(self, text: str, key: Any) -> int:
         """Return what a default says of another value: `name`, `name*4` or `name/other`."""

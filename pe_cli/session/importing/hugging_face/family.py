@@ -17,7 +17,7 @@ from pe_cli.core.lazy_dataclass import dataclass
 
 _WHOLE = re.compile(r"\$\(([a-z_0-9]+)\)")
 #: Keys of a layer that are for `filled`.
-_MARKS = frozenset({"when", "unless", "as"})
+_MARKS = frozenset({"when", "unless", "as", "each"})
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Head:
         layers: name -> layer, behind those of the trunk.
         modules: module of theirs -> layer.
         tensors: tensor of theirs -> parameter, which it lies like.
+        tied: parameter -> what their modules call it as well, and their files do not have.
         args: constants of the model beside those of the trunk.
         ending: part of `endings.yaml` that compares `logits` with labels; empty for none.
         fetches: beside those of the ending.
@@ -40,6 +41,7 @@ class Head:
     layers: Mapping[str, Any] = field(default_factory=dict)
     modules: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, Any] = field(default_factory=dict)
+    tied: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, Any] = field(default_factory=dict)
     ending: str = ""
     fetches: Sequence[str] = ()
@@ -64,7 +66,8 @@ class Family:
         layers: of the trunk.
         modules: module of theirs, with `*` for numbers -> layer of ours, or several, of which that is meant which the model has, or
             `{to: layer, layout: whose, shift: [n, ...], insert: axis}`: for weights that do not lie as PyTorch's, what is added to each
-            number, and where ours have an axis of size 1 that theirs lack.
+            number, and where ours have an axis of size 1 that theirs lack. `flat: true` where theirs have axes of size 1 that ours lack.
+        row_modules: the same for each block of a network in stages, with its values for `$(name)`; see `stages.py`.
         tensors: tensor of theirs -> parameter of ours, which lies as it does.
         left: tensor of theirs -> why it is not taken.
         unused: key of `config.json` -> what the layers do not do where it is not 0.
@@ -86,6 +89,7 @@ class Family:
     must: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     base: str = ""
     modules: Mapping[str, Any] = field(default_factory=dict)
+    row_modules: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, Any] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
     unused: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +111,14 @@ def families() -> tuple[Family, ...]:
 def endings() -> Mapping[str, Any]:
     """Return what follows `logits`: name -> feeds, layers and fetches."""
     found: Mapping[str, Any] = _data("endings.yaml", resources.files(__package__).joinpath("endings.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def architectures() -> Mapping[str, Mapping[str, Any]]:
+    """Return what timm and torchvision call networks -> a config as transformers would write it."""
+    name = "architectures.yaml"
+    found: Mapping[str, Any] = _data(name, resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
     return found
 
 
@@ -152,6 +164,7 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
     """Return a part of a family's model with the values of a folder in the place of `$(name)`, and without what they rule out.
 
     A layer with `when: name` is left out where that value is false, and one with `unless: name` where it is true; `as` is its name.
+    One with `each: name` is written for each row of that value, with the row's values and number.
 
     >>> filled({"a": {"size": "$(n)", "when": "x"}, "b": {"size": "$(n)", "unless": "x", "as": "a"}}, {"n": 3, "x": False})
     {'a': {'size': 3}}
@@ -163,10 +176,14 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
         return [filled(item, values) for item in template]
     if not isinstance(template, dict):
         return template
-    made = {}
+    made: dict[str, Any] = {}
     for key, value in template.items():
         if not isinstance(value, dict):
             made[key] = filled(value, values)
+            continue
+        inner: dict[str, Any] = {name: each for name, each in value.items() if name not in _MARKS}
+        if "each" in value:
+            made |= {f"{key}{row['i']}": filled(inner, {**values, **row}) for row in values[value["each"]]}
         elif values.get(value.get("when", ""), True) and not values.get(value.get("unless", ""), False):
-            made[value.get("as", key)] = filled({name: each for name, each in value.items() if name not in _MARKS}, values)
+            made[str(value.get("as", key))] = filled(inner, values)
     return made

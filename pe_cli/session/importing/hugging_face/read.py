@@ -12,18 +12,22 @@ from pe_cli.build.build import build
 from pe_cli.config.load import load_model
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.io import strict_json
 from pe_cli.io.weight_layouts import Reading
 from pe_cli.io.weights import WeightFile, read_weights
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.hugging_face.config_values import CONFIG, ConfigValues, bad, read_config, shown
 from pe_cli.session.importing.hugging_face.example import example
-from pe_cli.session.importing.hugging_face.family import Family, Head, endings, families, filled
-from pe_cli.session.importing.hugging_face.tensor_names import Taken, TensorNames
+from pe_cli.session.importing.hugging_face.family import Family, Head, architectures, endings, families, filled
+from pe_cli.session.importing.hugging_face.stages import by_rows
+from pe_cli.session.importing.hugging_face.tensor_names import COUNTER, Taken, TensorNames
 from pe_cli.session.importing.write import model_text
 from pe_cli.session.training.initial_values import readings
 
 #: Files with the tensors, the first that is there is read; the last ones only to say why they are not.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+#: What the parameters are called there, for an export that goes back.
+TENSORS = "tensors.json"
 #: What sentence-transformers says of the vector of a text.
 POOLING = Path("1_Pooling") / CONFIG
 
@@ -36,7 +40,7 @@ def read(wish: ImportWish) -> ImportedModel:
             USAGE; the family has no such head, or a wish cannot be met.
     """
     folder = wish.source
-    config = read_config(folder)
+    config = _of_architecture(read_config(folder), folder)
     family = _family(config, folder)
     said = [str(each) for each in _list(config.get("architectures"))]
     own = next((name for name, head in family.heads.items() if set(said) & set(head.architectures)), None)
@@ -48,12 +52,15 @@ def read(wish: ImportWish) -> ImportedModel:
     model = _model(family, family.heads[name], found, folder)
     types, ours = _parameters(model, folder)
     tensors = _weights(folder).arrays
+    family = dataclasses.replace(family, modules={**by_rows(family.row_modules, found.get("rows", ())), **family.modules})
     fresh = family.heads[name].last if found["classes"] != values.classes() else ()
-    taken = TensorNames(family, name, fresh, may_be_new=name != own).take(tensors, types, ours, str(folder))
+    names = TensorNames(family, name, fresh, may_be_new=name != own)
+    taken = names.take(tensors, types, ours, str(folder))
     files, said_of_files = example(family, name, found, values.labels() if not fresh else (), folder)
     notes = [f"family {family.name}, head '{name}'", said_of_files, *_unused(family, config), *_notes(taken)]
     details = [f"taken: {theirs} -> {ours} {list(taken.arrays[ours].shape)}" for ours, theirs in taken.sources.items()]
-    return dataclasses.replace(model, arrays=taken.arrays, notes=notes, details=details, files=files)
+    theirs = strict_json.dumps(names.theirs(taken, tensors, types)).encode()
+    return dataclasses.replace(model, arrays=taken.arrays, notes=notes, details=details, files={**files, TENSORS: theirs})
 
 
 def _mean_pooling(folder: Path) -> bool:
@@ -63,6 +70,27 @@ def _mean_pooling(folder: Path) -> bool:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _of_architecture(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the config that stands for one of timm, which names the network by its `architecture`; any other one as it is.
+
+    Raises:
+        PeError: DATA; no network of this name is declared.
+    """
+    name = config.get("architecture")
+    if "model_type" in config or not isinstance(name, str):
+        return config
+    known = architectures()
+    short = name.partition(".")[0]
+    if short not in known:
+        text = f"{folder / CONFIG}: architecture is {shown(name)}, and no such network is declared"
+        raise bad(text, did_you_mean(short, list(known)) or f"known are {', '.join(known)}")
+    facts = config.get("pretrained_cfg")
+    sizes = facts.get("input_size") if isinstance(facts, dict) else None
+    channels, _, side = sizes if isinstance(sizes, list) and len(sizes) == 3 else (None, None, None)
+    given = {"num_labels": config.get("num_classes"), "num_channels": channels, "image_size": side}
+    return {**known[short], **{key: value for key, value in given.items() if value is not None}}
 
 
 def _family(config: Mapping[str, Any], folder: Path) -> Family:
@@ -130,8 +158,10 @@ def _weights(folder: Path) -> WeightFile:
 
 def _notes(taken: Taken) -> list[str]:
     """Return what is new, tied and left."""
+    counted = sum(why == COUNTER for why in taken.left.values())
     new = [f"not in the folder, begins at random: {', '.join(taken.new)}"] if taken.new else []
-    left = [f"left out: {name}: {why}" for name, why in taken.left.items()]
+    left = [f"left out: {name}: {why}" for name, why in taken.left.items() if why != COUNTER]
+    left += [f"left out: {counted} counters of batch norm, which nothing reads"] if counted else []
     return [*new, *(f"tied: {taken.sources[ours]} and {name} are {ours}" for name, ours in taken.tied.items()), *left]
 
 

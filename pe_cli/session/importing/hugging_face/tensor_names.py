@@ -24,7 +24,8 @@ _PARTS = {"weight": "w_0", "bias": "b_0", "gamma": "w_0", "beta": "b_0", "runnin
 _MOST = 20
 #: Tensors of a folder, at most: no model has as many, and each is looked up.
 _MOST_TENSORS = 100_000
-_COUNTER = "a counter of batch norm, which nothing reads"
+#: Why counters are left.
+COUNTER = "a counter of batch norm, which nothing reads"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class _Rule:
         module: whether it is about all tensors of a module.
         shift: what is added to the numbers of theirs; nothing for none.
         insert: where the parameter has an axis of size 1 that the tensor lacks; None for nowhere.
+        flat: the parameter has one axis, and the tensor others of size 1 besides.
     """
 
     theirs: str
@@ -46,6 +48,7 @@ class _Rule:
     module: bool
     shift: tuple[int, ...] = ()
     insert: int | None = None
+    flat: bool = False
 
     def target(self, name: str) -> str | None:
         """Return the parameter that a tensor becomes; None where the rule is not about it."""
@@ -93,7 +96,7 @@ def _rules(modules: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[_Rule
             given = wish if isinstance(wish, dict) else {"to": wish}
             layout, shift = given.get("layout", "torch" if module else ""), tuple(given.get("shift", ()))
             names = [given["to"]] if isinstance(given["to"], str) else given["to"]
-            found += [_Rule(theirs, ours, layout, module, shift, given.get("insert")) for ours in names]
+            found += [_Rule(theirs, ours, layout, module, shift, given.get("insert"), given.get("flat", False)) for ours in names]
     return found
 
 
@@ -191,6 +194,22 @@ class TensorNames:
             raise bad(f"{where}: its tensors are not those of its config.json: {said}", "copy the folder again, or name another one")
         return taken
 
+    def theirs(self, taken: Taken, tensors: Mapping[str, Array], types: Mapping[str, TensorType]) -> dict[str, dict[str, Any]]:
+        """Return what each parameter is called there, with its shape and the layout of its axes there; see `weight_files.by_names`."""
+        found = {}
+        for name in types:
+            own = [full for full in (taken.sources.get(name), *(full for full, ours in taken.tied.items() if ours == name)) if full]
+            rules = [rule for rule in (*self._trunk, *self._heads[self._head]) if rule.source(name)]
+            bare = {self._bare(full) for full in own}
+            # What is tied may be in the folder once; a module of theirs has all of its names.
+            of_head = [source for rule in self._heads[self._head] if (source := rule.source(name)) and source not in bare]
+            tied = of_head if own and bare.isdisjoint(filter(None, (rule.source(name) for rule in self._heads[self._head]))) else []
+            tied += [other for other in [self._family.heads[self._head].tied.get(name)] if other and other not in bare]
+            rule = next((one for one in rules if one.source(name) in bare), rules[0] if rules else None)
+            shape = list(tensors[own[0]].shape) if own else list(types[name].shape)
+            found[name] = {"names": [*own, *tied] or of_head[:1], "shape": shape, "layout": rule.layout if rule is not None else ""}
+        return found
+
     def _bare(self, name: str) -> str:
         base = f"{self._family.base}."
         return name.removeprefix(base) if self._family.base else name
@@ -204,7 +223,7 @@ class TensorNames:
 
     def _why_left(self, name: str) -> str | None:
         if name.endswith(".num_batches_tracked"):
-            return _COUNTER
+            return COUNTER
         said = next((why for pattern, why in self._family.left.items() if matches(name, [pattern])), None)
         if said is not None:
             return said
@@ -250,6 +269,8 @@ def _laid_out(value: Array, rule: _Rule, ours: Reading, shape: Sequence[int]) ->
     """Return a tensor with its axes as the model has them; None where it has another shape."""
     if rule.insert is not None and value.ndim > rule.insert:
         value = np.expand_dims(value, rule.insert)
+    if rule.flat and max(value.shape, default=1) == value.size:
+        value = value.reshape(-1)
     made: Array | None = value
     if rule.layout and value.ndim > 1:
         made = turned(value, LAYOUTS[rule.layout], ours, tuple(shape)) if ours else value

@@ -17,4 +17,4 @@ def _read(wish: ImportWish) -> ImportedModel:
     return read(wish)
 
 
-KIND = ModelKind("ONNX", "a file MODEL.onnx", _takes, _read, ("partial", "fixed", "task", "flat"))
+KIND = ModelKind("ONNX", "a file MODEL.onnx", _takes, _read, ("partial", "fixed", "task", "flat", "fold_batch_norm"))

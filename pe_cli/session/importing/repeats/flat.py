@@ -11,6 +11,8 @@ from pe_cli.layers.define.registry import find
 
 #: Layers that read nothing and whose place among the others says nothing.
 _CONSTANTS = frozenset({"create_parameter", "fill_constant"})
+#: Arguments that are the names of statistics.
+_STATISTICS = frozenset({"moving_mean_name", "moving_variance_name"})
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class FlatLayer:
             elif arg not in self.parameters:
                 made[arg] = value
             elif parameters[arg] is not None:
-                made[arg] = {**value, "name": parameters[arg]}
-            elif len(value) > 1:
+                made[arg] = parameters[arg] if arg in _STATISTICS else {**value, "name": parameters[arg]}
+            elif arg not in _STATISTICS and len(value) > 1:
                 made[arg] = {key: one for key, one in value.items() if key != "name"}
         # A default is written only where another repetition has another number.
         added = {arg: value for arg, value in numbers.items() if arg not in self.entry and repr(value) != repr(self.numbers[arg])}
@@ -96,6 +98,9 @@ def _layer(name: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
         elif kind == "param_attr" and isinstance(value, Mapping) and "name" in value:
             parameters[arg] = str(value["name"])
             rest.append((arg, repr({key: one for key, one in value.items() if key != "name"})))
+        elif arg in _STATISTICS and isinstance(value, str):
+            parameters[arg] = value
+            rest.append((arg, "named"))
         elif _is_number(value) or _are_numbers(value):
             numbers[arg] = value
         else:

@@ -36,7 +36,8 @@ def with_blocks(model: ImportedModel) -> ImportedModel:
     flat = replace(model, layers={layer.name: dict(layer.entry) for layer in layers})
     folded = _folded(flat, layers, _blocks(flat, layers, found))
     try:
-        names = _same_program(_program(flat), _program(folded))
+        inside = {layers[i].name for repeat in found for start in repeat.starts for i in range(start, start + repeat.length)}
+        names = _same_program(_program(flat), _program(folded), inside & set(map(base_of, model.fetches)))
     except PeError as error:
         names, why = None, error.message
     else:
@@ -128,29 +129,25 @@ def _program(model: ImportedModel) -> Program:
         return build(load_model(file)).eval
 
 
-def _same_program(flat: Program, folded: Program) -> dict[str, str] | None:
+def _same_program(flat: Program, folded: Program, added: set[str]) -> dict[str, str] | None:
     """Return variable of one program -> variable of the other; None where they do not compute the same.
 
-    Ops are compared one by one; the other program has ops `assign` of its own, which give outputs the names of the file.
+    Ops are compared one by one; `added` are layers of the other program that give outputs the names of the file.
     """
-    theirs = iter(folded.top_ops)
+    theirs = iter([op for op in folded.top_ops if op.scope.strip("/") not in added])
     names: dict[str, str] = {v.name: v.name for v in flat.list_vars() if v.is_data}
     for op in flat.top_ops:
-        other = next((one for one in theirs if not _is_extra(one, op)), None)
+        other = next(theirs, None)
         if other is None or not _alike(op, other):
             return None
         for one, two in zip(_variables(op), _variables(other), strict=True):
             if names.setdefault(one, two) != two:
                 return None
-    if any(one.type != "assign" for one in theirs) or len(set(names.values())) < len(names):
+    if next(theirs, None) is not None or len(set(names.values())) < len(names):
         return None
     types = {v.name: v.type for v in folded.list_vars()}
     same = all(types.get(names[v.name]) == v.type for v in flat.list_vars() if v.name in names)
     return names if same else None
-
-
-def _is_extra(one: Operator, op: Operator) -> bool:
-    return one.type == "assign" and (op.type != "assign" or one.scope != op.scope)
 
 
 def _alike(one: Operator, other: Operator) -> bool:
