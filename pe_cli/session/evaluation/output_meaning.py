@@ -190,7 +190,7 @@ def taught(job: Job) -> list[Taught]:
     known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
-        if layer.type in discover() and (find(layer.type).judges or not _answers(layer)):
+        if layer.type not in discover() or find(layer.type).judges or not _answers(layer):
             continue
         # Of several, such as a time and whether it ended, the first one is what is predicted.
         feed = next((_variable(layer, name) for name in find(layer.type).labels if name in layer.args), None)
