@@ -7,6 +7,9 @@ import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
+from pe_cli.data.durations import seconds_of
+from pe_cli.data.durations import written as as_duration
+
 #: Names of the months and their short forms, an entry for each month; no name stands for two of them, whatever the language.
 _MONTHS = (
     ("january jan januar januari jänner jän janvier janv enero ene janeiro gennaio gen styczeń stycznia sty leden ledna január ocak oca "
@@ -37,6 +40,8 @@ _MONTHS = (
 _ENGLISH = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
+#: Form of lengths of time, whose timestamp is their seconds.
+DURATION = "duration"
 #: Forms that count from 1970 on, by the seconds of what they count.
 SINCE = {"%s": 1.0, "%Q": 0.001}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -58,7 +63,7 @@ def parse(text: str, form: str | None) -> datetime:
     Args:
         text: of the cell.
         form: as of strptime, and `%q` for a quarter, 1 to 4, which is its first day; a week without a weekday (`%V` with `%G`) is its
-            Monday. `%s` alone are seconds since 1970, `%Q` thousandths of them.
+            Monday. `%s` alone are seconds since 1970, `%Q` thousandths of them; `duration` a length of time.
             `%B` and `%b` take names of months of many languages. None for ISO 8601.
 
     Raises:
@@ -81,14 +86,18 @@ def written(moment: datetime, form: str) -> str:
     >>> written(datetime(2021, 8, 1), "Q%q %Y")
     'Q3 2021'
     """
+    if form == DURATION:
+        return as_duration(moment.timestamp())
     if form in SINCE:
         return str(round(moment.timestamp() / SINCE[form]))
     return moment.strftime(form.replace("%q", str((moment.month + 2) // 3)))
 
 
 def _of_form(text: str, form: str) -> datetime:
+    if form == DURATION:
+        return _after(seconds_of(text))
     if form in SINCE:
-        return _since(text, SINCE[form])
+        return _after(float(text) * SINCE[form])
     if "%q" in form:
         return _in_quarter(text, form)
     if "%V" in form and not re.search("%[uwaA]", form):
@@ -101,11 +110,11 @@ def _of_form(text: str, form: str) -> datetime:
         return _with_words(text, form)
 
 
-def _since(text: str, unit: float) -> datetime:
+def _after(seconds: float) -> datetime:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(text) * unit)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     except OverflowError:
-        raise ValueError(f"'{text}' is no moment that a calendar has") from None
+        raise ValueError(f"no calendar has a moment of {seconds:g} seconds after 1970") from None
 
 
 def _in_quarter(text: str, form: str) -> datetime:

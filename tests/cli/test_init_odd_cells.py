@@ -72,7 +72,7 @@ def test_counts_that_a_program_wrote_with_decimals(pe: Pe, tmp_path):
 
 @pytest.mark.parametrize(("cells", "said"), [
     pytest.param(PARTS, "numbers of several units (%, none)", id="percents and parts"),
-    pytest.param([f"{i}:{i % 60:02}:01" for i in range(120)], "times? write them as numbers", id="lengths of time"),
+    pytest.param([f"{i}:{i % 60:02}" for i in range(120)], "times? write them as numbers", id="minutes, or hours"),
     pytest.param([f"{50 + i / 99:.4f}, {8 + i / 77:.4f}" for i in range(120)], "two numbers in a cell?", id="coordinates"),
     pytest.param([f"{2024 - i}-01-{i % 28 + 1:02}" if i % 2 else f"{i % 28 + 1}.2.{1900 + i}" for i in range(120)],
                  "dates of several forms?", id="dates of two forms"),
@@ -88,6 +88,7 @@ def test_columns_that_are_left_out_say_what_they_look_like(pe: Pe, tmp_path, cel
 @pytest.mark.parametrize(("cells", "declared"), [
     pytest.param([f"{i % 24:02}:{i * 7 % 60:02}" for i in range(120)], 'odd: {type: date, format: "%H:%M", parts: [hour]',
                  id="times of day"),
+    pytest.param([f"{i}:{i % 60:02}:01" for i in range(120)], "odd: {type: date, format: duration, parts: [timestamp]", id="lengths"),
     pytest.param([f"{1990 + i // 12}-{i % 12 + 1:02}" for i in range(120)], 'odd: {type: date, format: "%Y-%m"', id="months"),
     pytest.param([f"{i % 12 + 1:02}/{1990 + i // 12}" for i in range(120)], 'odd: {type: date, format: "%m/%Y"', id="months first"),
 ])  # fmt: skip

@@ -161,18 +161,26 @@ def is_number(text: str) -> bool:
 def has_header(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
     """Return whether the first row has the names of the columns.
 
-    It has when no cell in it is a number; when a column of numbers has no number there; and when it counts 0, 1, 2, ...
+    It has when no cell in it is a number; when a column of numbers has no number there; when it counts 0, 1, 2, ...; and when its numbers
+    are years, one after the other, as in tables with a column for each year.
     """
     first, rest = rows[0], rows[1:]
     counted = len(first) > 1 and list(first) == [str(i) for i in range(len(first))]
     # A table without numbers has a header, or there would be no way to name its columns.
-    if counted or not any(is_number(cell) for cell in first):
+    if counted or _are_years([cell for cell in first if is_number(cell)]) or not any(is_number(cell) for cell in first):
         return True
     for i, cell in enumerate(first):
         below = [row[i] for row in rest if i < len(row) and row[i] not in missing and row[i]]
         if cell and cell not in missing and not is_number(cell) and below and all(is_number(other) for other in below):
             return True
     return False
+
+
+def _are_years(cells: Sequence[str]) -> bool:
+    years = [int(cell) for cell in cells if cell.isdigit() and len(cell) == 4]
+    steps = {after - before for before, after in itertools.pairwise(years)}
+    # Three years in a row are no sample; of two, the second may be a number like any other.
+    return len(years) == len(cells) >= 3 and years[0] >= 1700 and years[-1] <= 2200 and steps in ({1}, {-1})
 
 
 def repeated(names: Sequence[str]) -> int | None:

@@ -58,7 +58,7 @@ def errors_of(job: Job, split: str) -> tuple[ErrorShares, ...]:
 
 
 def _is_told(one: Answer) -> bool:
-    return bool(one.label and one.column) and not (one.boxes or one.several or one.spelled or one.lengths or one.suffix)
+    return bool(one.label and one.column) and not (one.boxes or one.several or one.spelled or one.lengths or one.suffix or one.censored)
 
 
 def _errors(one: Answer, scores: Array, labels: Array) -> Array | None:

@@ -45,6 +45,7 @@ class Answer:
         spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
         lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
         pixels: whether it holds scores of the classes of a mask, for every pixel.
+        censored: whether some labels are only known to be less than what is meant, so that no error can be told by them.
         suffix: of the names of its numbers, where several outputs say numbers of one column, such as its quantiles.
     """
 
@@ -60,6 +61,7 @@ class Answer:
     spelled: bool = False
     lengths: str = ""
     suffix: str = ""
+    censored: bool = False
     pixels: bool = False
 
     @property
@@ -189,7 +191,7 @@ def taught(job: Job) -> list[Taught]:
     known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
-        if layer.type in discover() and (find(layer.type).judges or not _answers(layer)):
+        if layer.type not in discover() or find(layer.type).judges or not _answers(layer):
             continue
         # Of several, such as a time and whether it ended, the first one is what is predicted.
         feed = next((_variable(layer, name) for name in find(layer.type).labels if name in layer.args), None)
@@ -294,8 +296,9 @@ def _known(job: Job) -> dict[str, Answer]:
             found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
             found[link.scores] = replace(answer, logits=logits)
         elif column is not None:  # of a share, what is made of its logit says it, and not the logit
-            suffix = _quantile(link, links)
-            found |= {v: Answer(v, name, column, label=link.feed, suffix=suffix) for v in (_shares(made) if logits else [link.scores])}
+            suffix, censored = _quantile(link, links), "event" in find(link.layer).labels
+            number = Answer(link.scores, name, column, label=link.feed, suffix=suffix, censored=censored)
+            found |= {v: replace(number, variable=v) for v in (_shares(made) if logits else [link.scores])}
     return found
 
 

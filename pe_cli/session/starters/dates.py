@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.column_inference import TRIED, is_date
-from pe_cli.data.date_forms import parse
+from pe_cli.data.date_forms import DURATION, parse
+from pe_cli.data.date_forms import written as as_written
 from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.guesses import Asked, Guess, three
 from pe_cli.session.starters.names import said
@@ -39,6 +40,9 @@ CLOCKS = (
     ", %I:%M:%S %p", " %H:%M Uhr", ", %H:%M Uhr", " um %H:%M Uhr", " %H:%M:%S.%f", " %H:%M:%S %z", " %Hh%M", " %I:%M%p", "T%H:%M",
 )  # fmt: skip
 _DIRECTIVE = re.compile("%.")
+_UNIT = re.compile(r"\d\s*[^\W\d_]")
+#: Names of columns whose clocks are lengths of time, and no times of day.
+_LENGTH = re.compile(r"duration|dauer|elapsed|runtime|laufzeit|length|dur[e\u00e9]e|lap|finish|splits?$|took", re.IGNORECASE)
 #: Years that dates of a table usually have.
 EARLIEST, LATEST = 1800, 2150
 #: Whole numbers of dates without signs between: their forms, and what the numbers lie between.
@@ -60,6 +64,8 @@ def date(table: Table, name: str, codes: Codes, missing: int, asked: Asked) -> G
         PeError: DATA; every date may be another one, and nobody can be asked.
     """
     tried = codes.words[:TRIED]
+    if (length := _duration(name, codes, missing)) is not None:
+        return length
     if all(":" in word for word in tried) and (clock := next((form for form in TIMES if _parses(codes.words, form)), None)):
         lengths = "where they say how long something took, write numbers"
         note = f"'{said(name, 30)}' is taken for times of day: {three(codes.words)}; {lengths}"
@@ -156,6 +162,26 @@ def no_days(words: Sequence[str]) -> list[str]:
     earliest = min(parse(word, form) for form in fitting for word in others)
     later = timedelta(days=LATER)
     return never + [word for word in first if any(_parses([word], form) and earliest - parse(word, form) > later for form in fitting)]
+
+
+def _duration(name: str, codes: Codes, missing: int) -> Guess | None:
+    """Return a column of lengths of time; None for others, and for those that may be times of day by their cells and their name."""
+    words = codes.words
+    tried = words[:TRIED]
+    clocks = all(word.count(":") == 2 for word in tried)
+    # 45:43 may be minutes and hours alike; a number with a single unit is a number with a unit.
+    if not clocks and (any(word.count(":") == 1 for word in tried) or not any(len(_UNIT.findall(word)) > 1 for word in tried)):
+        return None
+    if not _parses(words[:TRIED], DURATION) or not _parses(words, DURATION):
+        return None
+    if clocks and not _LENGTH.search(name) and any(_parses(words, form) for form in TIMES):
+        return None
+    moments = sorted(parse(word, DURATION) for word in words)
+    shown = f"{as_written(moments[0], DURATION)} to {as_written(moments[-1], DURATION)}"
+    told = {"format": DURATION, "parts": ["timestamp"]} | ({"missing": "zero"} if missing else {})
+    how = f"{shown} (hours, minutes and seconds): {three(words)}"
+    note = f"'{said(name, 30)}' is taken for lengths of time, {how}"
+    return Guess(name, "date", told, f"lengths of time, {shown}{f', {missing:,} missing' if missing else ''}", note)
 
 
 def _fitting(words: Sequence[str], forms: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.lazy_dataclass import dataclass
+from pe_cli.data.date_forms import DURATION
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.series_windows import Shape
 from pe_cli.data.time_columns import moments_of, working_days
@@ -90,7 +91,8 @@ def find(table: Table, target: str, guesses: Sequence[Guess], *, sure: bool = Fa
     """
     if table.cells(target).numbers().bad_count:
         return Missed(f"'{said(target)}' is no column of numbers")
-    dates = [found for found in guesses if found.type == "date" and "missing" not in found.options and found.options["parts"] != ["hour"]]
+    dates = [found for found in guesses if found.type == "date" and "missing" not in found.options and found.options["parts"] != ["hour"]
+             and found.options.get("format") != DURATION]  # fmt: skip
     if not dates:
         return Missed("no column has a date, such as 2024-05-31, in every row")
     reasons, timed, remedy = [], False, ""

@@ -14,7 +14,7 @@ from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column_inference import read_ahead
-from pe_cli.data.date_forms import parse
+from pe_cli.data.date_forms import DURATION, parse
 from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
@@ -305,7 +305,8 @@ def _in_time(inspected: Inspected) -> str | None:
     """Return a column of dates by which the rows are sorted; None where there is none."""
     for found in inspected.used("date"):
         codes = inspected.table.cells(found.name).codes()
-        if len(codes.words) * 2 < len(inspected.table) or (codes.codes < 0).any():
+        lasts = found.options.get("format") == DURATION
+        if lasts or len(codes.words) * 2 < len(inspected.table) or (codes.codes < 0).any():
             continue
         moments = np.array([parse(word, found.options.get("format")).timestamp() for word in codes.words])[codes.codes]
         if (np.diff(moments) >= 0).all():

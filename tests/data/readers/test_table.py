@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.registry import open_reader
 
 #: Python unpacks zstd by itself from 3.14 on.
 WITHOUT_ZSTD = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python unpacks zstd")
@@ -507,3 +508,13 @@ def test_what_needs_pyarrow_says_so(read, tmp_path, monkeypatch, name, content):
 def test_skip_that_leaves_nothing(read, tmp_path):
     (tmp_path / "t.csv").write_text("a\n1\n")
     assert "skip: 1 leaves none of 1 rows" in failure(read, files="t.csv", skip=1).message
+
+
+@pytest.mark.parametrize(("first", "names"), [
+    ("country,1999,2000,2001", ("country", "1999", "2000", "2001")), ("1999,2000,2001,2002", ("1999", "2000", "2001", "2002")),
+    ("fr,1999,2003,2001", ("0", "1", "2", "3")), ("fr,1999,2000,20", ("0", "1", "2", "3")),
+])  # fmt: skip
+def test_years_in_a_row_are_a_header(tmp_path, first, names):
+    (tmp_path / "t.csv").write_text(f"{first}\nde,5,6,7\nfr,8,9,10\n")
+    found = open_reader("table", {"files": "t.csv"}, tmp_path)
+    assert found.names == names  # type: ignore[union-attr]

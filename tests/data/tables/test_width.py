@@ -62,13 +62,17 @@ def test_the_csv_reader_and_lines_that_differ_in_their_keys_have_the_same_bound(
     with pytest.raises(PeError, match="more than 5 columns"):
         opened(written(tmp_path / "wide.csv", MOST + 1), "csv")
     lines = tmp_path / "other.jsonl"
-    lines.write_text("".join(json.dumps({f"k{i}": i, f"l{i}": {f"m{j}": j for j in range(9)}}) + "\n" for i in range(MOST)))
+    lines.write_text("".join(json.dumps({f"k{i}": i, f"l{i}": [{f"m{j}": j for j in range(9)}]}) + "\n" for i in range(MOST)))
     with pytest.raises(PeError, match="more than 5 columns") as caught:
         opened(lines)
     assert caught.value.at is not None
     assert caught.value.at.line == 3
-    lines.write_text(json.dumps({"a": {f"m{j}": j for j in range(99)}}) + "\n")
+    lines.write_text(json.dumps({"a": [{f"m{j}": j for j in range(99)}]}) + "\n{}\n")
     assert opened(lines).names == ("a",)
+    # Values of an object are columns of their own.
+    lines.write_text(json.dumps({"a": {f"m{j}": j for j in range(99)}}) + "\n{}\n")
+    with pytest.raises(PeError, match="more than 5 columns"):
+        opened(lines)
 
 
 @pytest.mark.parametrize(
