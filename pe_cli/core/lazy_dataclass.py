@@ -10,6 +10,7 @@ What a class is, is the same: `fields`, `replace`, `asdict`, `is_dataclass`, `__
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import reprlib
 from collections.abc import Callable
 from operator import attrgetter
@@ -74,6 +75,32 @@ def _compiled(cls: Any, *, frozen: bool) -> Any:
     return made
 
 
+def _collect_fields(cls: Any, *, frozen: bool, eq: bool, kw_only: bool) -> None:
+    """Give a class what the standard library notes of fields: its own ones behind those of its bases."""
+    annotations = inspect.get_annotations(cls)
+    given = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
+    # A class without bases: which bases are frozen is for those of the standard library alone to compile methods by.
+    alone = type(cls.__name__, (), {"__doc__": "", "__module__": cls.__module__, "__annotations__": annotations, **given})
+    noted: Any = dataclasses.dataclass(alone, init=False, repr=False, eq=False, kw_only=kw_only)
+    bases = [base for base in cls.__mro__[:0:-1] if "__dataclass_fields__" in vars(base)]
+    if any(base.__dataclass_params__.frozen is not frozen for base in bases):
+        raise TypeError(f"{cls.__name__} is {'' if frozen else 'not '}frozen, and a base of it is {'not' if frozen else 'frozen'}")
+    fields = {name: field for found in (*bases, noted) for name, field in vars(found)["__dataclass_fields__"].items()}
+    params = noted.__dataclass_params__
+    params.init = params.repr = True
+    params.eq, params.frozen = eq, frozen
+    cls.__dataclass_fields__, cls.__dataclass_params__ = fields, params
+    for name, value in given.items():
+        if isinstance(value, dataclasses.Field):
+            if value.default is _MISSING:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, value.default)
+    _give(cls, "__match_args__", tuple(f.name for f in dataclasses.fields(cls) if f.init and not f.kw_only))
+    if hasattr(noted, "__replace__"):  # since Python 3.13
+        cls.__replace__ = noted.__replace__
+
+
 def _values(names: list[str]) -> Callable[[Any], Any]:
     """Return what reads fields of an instance as a tuple."""
     if not names:
@@ -86,7 +113,8 @@ def _values(names: list[str]) -> Callable[[Any], Any]:
 def _give(cls: Any, name: str, method: Any) -> None:
     """Give a class a method that it has not written itself."""
     if name not in vars(cls):
-        method.__qualname__ = f"{cls.__qualname__}.{name}"
+        if callable(method):
+            method.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, method)
 
 
@@ -158,7 +186,7 @@ else:
         if cls is None:
             return lambda found: dataclass(found, frozen=frozen, eq=eq, kw_only=kw_only)
         own = vars(cls).get("__init__")
-        dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
+        _collect_fields(cls, frozen=frozen, eq=eq, kw_only=kw_only)
         if own is None:
             cls.__init__ = _Constructor(cls, frozen=frozen)
         _give_text(cls)

@@ -192,3 +192,29 @@ def test_frozen_with_assignments_of_its_own(name: str) -> None:
 def test_mutable_default() -> None:
     with pytest.raises(ValueError, match="mutable default"):
         lazy_dataclass.dataclass(type("Mutable", (), {"__doc__": "x", "__annotations__": {"a": list}, "a": []}))
+
+
+@pytest.mark.parametrize("first", [dataclasses.dataclass, lazy_dataclass.dataclass])
+@pytest.mark.parametrize("second", [dataclasses.dataclass, lazy_dataclass.dataclass])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_bases_of_either_kind(first: Any, second: Any, frozen: bool) -> None:
+    @first(frozen=frozen)
+    class Base:
+        """Two fields."""
+
+        a: int
+        b: int = 2
+
+    @second(frozen=frozen)
+    class Derived(Base):
+        """Another default, and a field."""
+
+        b: int = 5
+        c: tuple[int, ...] = ()
+
+    assert Derived(1) == Derived(1, 5, ())
+    assert repr(Derived(1)).endswith("Derived(a=1, b=5, c=())")
+    assert [f.name for f in dataclasses.fields(Derived)] == ["a", "b", "c"]
+    assert Derived.__match_args__ == ("a", "b", "c")
+    with pytest.raises(TypeError, match="frozen"):
+        second(frozen=not frozen)(type("Other", (Base,), {"__doc__": "x", "__annotations__": {"d": int}}))

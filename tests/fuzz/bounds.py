@@ -25,7 +25,7 @@ _EXPANDS = [sys.executable, "-m", "pe_cli.session.importing.onnx.expansion"]
 #: They write kernels of their own names and numbers, and run these; and annotations of classes are looked at on first use.
 _GENERATORS = ("pe_cli.ops.fused.fusion_kernel", "pe_cli.ops.math.pointwise_sum", "typing")
 #: They run code and keep it in a cache: that of the program, whatever is read.
-_COMPILERS = ("dataclasses", "pe_cli.kernels.compiler.cache", "pe_cli.kernels.compiler.worker_processes")
+_COMPILERS = ("dataclasses", "pe_cli.core.lazy_dataclass", "pe_cli.kernels.compiler.cache", "pe_cli.kernels.compiler.worker_processes")
 _CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.rmtree")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

@@ -31,6 +31,8 @@ def titles(head: bytes, delimiter: str | None) -> int:
         head: its first bytes, UTF-8 or of another encoding that has ASCII.
         delimiter: of the table; None tries all.
 
+    >>> titles(b"price;sold\n" + b"1,5;2\n" * 9, None)
+    0
     >>> titles(b"Sales of 2024\n\n" + b"day,sold\n" + b"1,2\n" * 9, None), titles(b"day,sold\n" + b"1,2\n" * 9, None)
     (2, 0)
     """
@@ -44,6 +46,8 @@ def titles(head: bytes, delimiter: str | None) -> int:
         filled = [sum(bool(cell.text) for cell in row.cells) for row in rows]
         above = next((i for i, many in enumerate(filled) if counts[i] == width and many > max(1, width // 3)), 0)
         regular = all(count == width for count in counts[above:])
+        if width > 1 and above == 0 and regular:
+            return 0  # a sign that divides every line into as many cells is the delimiter, whatever decimal commas do
         # One column has no width to tell titles by, and a table with gaps in its first row has none either.
         if width > best[0] and width > 1 and 0 < above <= TITLES and regular and _all_filled(filled, above):
             best = (width, head[: rows[above].start].count(b"\n") or head[: rows[above].start].count(b"\r"))
