@@ -16,6 +16,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+#: Attribute of constructors that are compiled from fields: they are there once a class has had an instance.
+OF_FIELDS = "of_fields"
 _MISSING = dataclasses.MISSING
 
 
@@ -71,6 +73,7 @@ def _compiled(cls: Any, *, frozen: bool) -> Any:
     made = known["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__module__ = cls.__module__
+    setattr(made, OF_FIELDS, True)
     made.__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init} | {"return": None}
     return made
 

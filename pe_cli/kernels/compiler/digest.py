@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -9,6 +10,7 @@ import sys
 import types
 from typing import Any
 
+from pe_cli.core.lazy_dataclass import OF_FIELDS
 from pe_cli.core.types import FLOATS
 from pe_cli.kernels.language import Helper, Intrinsic, Kernel, PerType, Routine, Shared
 
@@ -74,8 +76,11 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # n
             _value(base, dtype, out, seen)
         for name, member in sorted(vars(value).items()):
             out.append(name)
-            if isinstance(member, types.FunctionType):
+            # A constructor that is compiled when it is first called says what the fields say, which are there before.
+            if isinstance(member, types.FunctionType) and not getattr(member, OF_FIELDS, False):
                 _function(member, dtype, out, seen)
+        if dataclasses.is_dataclass(value):
+            out += [field.name for field in dataclasses.fields(value)]
     # The name is enough: the translator decides what functions of Python's and of modules mean, and `environment` covers its text.
     elif isinstance(value, (types.ModuleType, type)) or callable(value):
         out.append(getattr(value, "__name__", ""))
