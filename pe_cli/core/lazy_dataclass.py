@@ -69,6 +69,7 @@ def _compiled(cls: Any, *, frozen: bool) -> Any:
         lines.append("self.__post_init__()")
     arguments = ", ".join(["self", *places[False], *(["*", *places[True]] if places[True] else [])])
     text = f"def __init__({arguments}):\n    " + "\n    ".join(lines or ["pass"])
+    # Of the class the text has the names of its fields alone, which Python has taken as names.
     exec(text, known)
     made = known["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -99,7 +100,8 @@ def _collect_fields(cls: Any, *, frozen: bool, eq: bool, kw_only: bool) -> None:
                 delattr(cls, name)
             else:
                 setattr(cls, name, value.default)
-    _give(cls, "__match_args__", tuple(f.name for f in dataclasses.fields(cls) if f.init and not f.kw_only))
+    if "__match_args__" not in vars(cls):
+        cls.__match_args__ = tuple(f.name for f in dataclasses.fields(cls) if f.init and not f.kw_only)  # type: ignore[misc]
     if hasattr(noted, "__replace__"):  # since Python 3.13
         cls.__replace__ = noted.__replace__
 
@@ -116,8 +118,7 @@ def _values(names: list[str]) -> Callable[[Any], Any]:
 def _give(cls: Any, name: str, method: Any) -> None:
     """Give a class a method that it has not written itself."""
     if name not in vars(cls):
-        if callable(method):
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
+        method.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, method)
 
 

@@ -37,7 +37,7 @@ def _write(o: Inner) -> None:
 
 
 @reads_block("read_from_array")
-def _read(o: Inner) -> None:
+def read_from_array(o: Inner) -> None:
     o.give("Out", array_read(array_of(o, o.raw("X")), o.one("I")))
 
 

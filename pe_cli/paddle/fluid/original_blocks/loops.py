@@ -18,7 +18,7 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     reorder_lod_tensor_by_rank,
 )
 from pe_cli.paddle.fluid.layers.tensor_arrays import TensorArray
-from pe_cli.paddle.fluid.original_blocks.arrays import _read
+from pe_cli.paddle.fluid.original_blocks.arrays import read_from_array
 from pe_cli.paddle.fluid.original_blocks.reading import READERS, Inner, name_of, reads_block
 from pe_cli.program.ir import Variable
 
@@ -127,7 +127,7 @@ def _read_any(o: Inner) -> None:
     """Read a tensor of an array; of the steps of sequences the first one, by which a DynamicRNN makes its memories."""
     found = o.blocks.arrays.get(o.raw("X"))
     if not isinstance(found, Steps):
-        _read(o)
+        read_from_array(o)
         return
     ordered = reorder_lod_tensor_by_rank(found.of, found.table)
     padded, _ = call("sequence_pad", ordered, call("fill_constant", [1], found.of.dtype, 0.0))
