@@ -83,8 +83,9 @@ def _collect_fields(cls: Any, *, frozen: bool, eq: bool, kw_only: bool) -> None:
     """Give a class what the standard library notes of fields: its own ones behind those of its bases."""
     annotations = inspect.get_annotations(cls)
     given = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
-    # A class without bases: which bases are frozen is for those of the standard library alone to compile methods by.
-    alone = type(cls.__name__, (), {"__doc__": "", "__module__": cls.__module__, "__annotations__": annotations, **given})
+    # A class without bases: which bases are frozen is for those of the standard library alone to compile methods by. Of a class that has no
+    # docstring the standard library would write the signature, for which it copies the table of modules.
+    alone = type(cls.__name__, (), {"__doc__": "fields", "__module__": cls.__module__, "__annotations__": annotations, **given})
     noted: Any = dataclasses.dataclass(alone, init=False, repr=False, eq=False, kw_only=kw_only)
     bases = [base for base in cls.__mro__[:0:-1] if "__dataclass_fields__" in vars(base)]
     if any(base.__dataclass_params__.frozen is not frozen for base in bases):

@@ -171,6 +171,19 @@ def test_nothing_is_compiled_before_an_instance() -> None:
     assert inspect.isfunction(vars(Late)["__init__"])
 
 
+def test_a_class_without_docstring_is_not_asked_for_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    def signature(*_given: Any) -> None:
+        raise AssertionError("the signature of a class was read while the class was made")
+
+    monkeypatch.setattr(inspect, "signature", signature)
+
+    @lazy_dataclass.dataclass
+    class Undocumented:
+        a: int = 1
+
+    assert Undocumented().a == 1
+
+
 def test_a_list_of_itself_is_printed() -> None:
     @lazy_dataclass.dataclass
     class Nested:
