@@ -12,7 +12,7 @@ import click
 from pe_cli.cli.common import NEWEST, override_option, path_argument, path_option, start_override
 from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.kernels.compiler.target import matrix_tiles
+from pe_cli.kernels.compiler.target import bfloat16_unit
 
 if TYPE_CHECKING:
     from pe_cli.config.spec import RunSpec
@@ -121,8 +121,11 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
             say = job.note if job.group.leads else _nothing
             if job.run.sweep is not None:
                 say("the config's sweep is left out: pe sweep tries its values, pe train trains the config as it is")
-            if job.run.executor.precision == "bf16" and job.places[0].kind == "cpu" and not matrix_tiles():
-                say("precision: bf16 takes less memory here, not less time: products are of float32, as there are no matrix tiles (AMX)")
+            if job.run.executor.precision == "bf16" and job.places[0].kind == "cpu" and not bfloat16_unit():
+                say(
+                    "precision: bf16 takes less memory here, not less time: products are of float32, as this processor has none of "
+                    "bfloat16 that are faster (AMX, or AVX512-BF16 from Zen 4 on)"
+                )
             going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
             trainer = trainer_of(job, smoke=smoke, resume=going_on if job.group.leads else None, limits=Limits(max_time, max_steps))
             # Values of train.init are taken only where no checkpoint has better ones.

@@ -13,6 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.kernels.compiler.target import PAIRS
 from pe_cli.ops.define import bfloat16_storage as rounded_ops
 from pe_cli.ops.define.tile_products import with_tiles
 from pe_cli.program.ir import Program
@@ -49,7 +50,7 @@ def rounded(x: Array) -> Array:
 
 def use_tiles(monkeypatch: pytest.MonkeyPatch, yes: bool) -> None:
     """Let products be made by matrix tiles or not, whatever this machine has: without them, kernels do on vectors what tiles do."""
-    monkeypatch.setattr("pe_cli.ops.define.tile_products.matrix_tiles", lambda: yes)
+    monkeypatch.setattr("pe_cli.ops.define.tile_products.bfloat16_unit", lambda: "tiles" if yes else "")
 
 
 def test_every_kind_of_number_is_rounded_as_by_ml_dtypes(rng):
@@ -231,6 +232,31 @@ def test_a_convolution_by_matrix_tiles_is_the_same(rng, monkeypatch, op, image, 
     for name, value in found[0].items():
         size = np.sqrt((value**2).mean())
         np.testing.assert_allclose(found[1][name], value, rtol=1e-2, atol=2e-2 * size, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("image", "filters", "taps", "attrs", "pays"),
+    [
+        pytest.param((28, 28, 32), 32, (5, 5), {}, True, id="filters that fill tiles"),
+        pytest.param((28, 28, 3), 16, (3, 3), {}, False, id="few channels"),
+        pytest.param((16, 16, 32), 32, (3, 3), {"paddings": [1, 1]}, True, id="instead of Winograd's way"),
+        pytest.param((8, 8, 64), 64, (3, 3), {"paddings": [1, 1]}, False, id="by Winograd's way, as images are small"),
+        pytest.param((8, 8, 64), 64, (1, 1), {}, True, id="single pixels"),
+    ],
+)
+def test_a_convolution_is_by_pairs_where_they_take_less_time(rng, monkeypatch, image, filters, taps, attrs, pays):
+    monkeypatch.setattr("pe_cli.ops.define.tile_products.bfloat16_unit", lambda: PAIRS)
+    monkeypatch.setattr("pe_cli.ops.nn.conv_tile_kernels.terms", lambda: 8)
+    used = []
+    monkeypatch.setattr(rounded_ops, "with_tiles", lambda call, stored: (used.append(with_tiles(call, stored)), used[-1])[1])
+    x = {"Input": rng.standard_normal((2, *image)), "Filter": rng.standard_normal((filters, image[2], *taps))}
+    x = {name: rounded(value.astype("float32")) for name, value in x.items()}
+    program = fed(x)
+    program.global_block().append_op(
+        "conv2d", {name: cast(program, name, BFLOAT16) for name in x}, {"Output": "out"}, {**attrs, "data_format": "NHWC"}
+    )
+    run(program, x, ["out"])
+    assert any("tile_" in call.kernel.name for call, _ in used) is pays
 
 
 def test_what_stays_from_step_to_step_cannot_be_narrow():

@@ -15,7 +15,7 @@ from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.compiler.bounds_check import CHECKED, FORM
 from pe_cli.kernels.compiler.cache import MAGIC
 from pe_cli.kernels.compiler.digest import digest
-from pe_cli.kernels.compiler.target import cpu_name, features, matrix_tiles, vector_bytes
+from pe_cli.kernels.compiler.target import bfloat16_unit, cpu_name, features, has_unit, vector_bytes
 from pe_cli.kernels.language import Kernel
 
 
@@ -66,5 +66,5 @@ def _translation() -> str:
 def _environment() -> str:
     # the form of cached files too: versions of pe that differ in it would take each other's for damaged
     versions = [MAGIC.decode(), importlib.metadata.version("llvmlite"), _translation()]
-    processor = (cpu_name(), features(), str(vector_bytes()), str(matrix_tiles()), llvm.get_default_triple())
+    processor = (cpu_name(), features(), str(vector_bytes()), bfloat16_unit(), str(has_unit(bfloat16_unit())), llvm.get_default_triple())
     return "|".join([*versions, *processor, *[FORM] * CHECKED])

@@ -26,6 +26,11 @@ NATIVE, PORTABLE, VARIABLE = "native", "portable", "PE_VECTOR_TARGET"
 LEVEL, NEEDED = "x86-64-v3", ("avx2", "fma", "bmi2", "f16c")
 
 
+#: What multiplies bfloat16: tiles first, which are more operations a cycle.
+TILES, PAIRS = UNITS = ("tiles", "pairs")
+#: Processors, as LLVM names them, that multiply pairs as often in a cycle as single numbers. Others do half as often, and gain nothing.
+PAIRING = ("znver4", "znver5")
+
 #: System call by which a process asks for the state of matrix tiles (x86-64 Linux: arch_prctl, ARCH_REQ_XCOMP_PERM, their number).
 TILES_WANTED = (158, 0x1023, 18)
 
@@ -53,7 +58,7 @@ def use(instructions: str) -> None:
         )  # fmt: skip
     os.environ[VARIABLE] = instructions
     # `cpu_name` and `features` are empty, as tested above; these may have been asked for before any kernel was compiled.
-    for cached in (vector_bytes, halves_cost_half, vector_registers, matrix_tiles):
+    for cached in (vector_bytes, halves_cost_half, vector_registers, bfloat16_unit, has_unit):
         cached.cache_clear()
 
 
@@ -127,14 +132,28 @@ def vector_registers() -> int:
 
 
 @functools.cache
-def matrix_tiles() -> bool:
-    """Return whether kernels may multiply bfloat16 by matrix tiles (Intel's AMX), which the system has to grant to the process first.
+def bfloat16_unit() -> str:
+    """Return what multiplies bfloat16: `tiles` (Intel's AMX), `pairs` (AVX512-BF16), or nothing, and then products are of float32.
 
-    `PE_MATRIX_TILES=0` says no.
+    Pairs count where they are twice as many operations a cycle as multiply-adds of float32. `PE_BFLOAT16_UNIT` overrides it by `tiles`,
+    `pairs` or `none`, with the bits of that unit: processors without it compute them by multiply-adds of float32, which takes longer.
     """
-    if vector_bytes() != 64 or chosen() == PORTABLE or os.environ.get("PE_MATRIX_TILES") == "0":
-        return False
+    forced = os.environ.get("PE_BFLOAT16_UNIT", "")
+    if forced in UNITS:
+        return forced
+    if vector_bytes() != 64 or chosen() == PORTABLE or forced == "none":
+        return ""
+    return next((unit for unit in UNITS if has_unit(unit) and (unit != PAIRS or cpu_name() in PAIRING)), "")
+
+
+@functools.cache
+def has_unit(unit: str) -> bool:
+    """Return whether the processor has what multiplies bfloat16; for tiles, the system has to grant them to the process first."""
     host = llvm.get_host_cpu_features()
+    if vector_bytes() != 64 or chosen() == PORTABLE:
+        return False
+    if unit == PAIRS:
+        return bool(host.get("avx512bf16"))
     if platform.system() != "Linux" or not (host.get("amx-tile") and host.get("amx-bf16")):
         return False
     return int(ctypes.CDLL(None).syscall(*map(ctypes.c_long, TILES_WANTED))) == 0

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.kernels.cpu.matrix_tiles import (
+from pe_cli.kernels.cpu.matrix_tiles import DEPTH, pack_rows
+from pe_cli.kernels.cpu.tile_code import (
     BYTES,
-    DEPTH,
     HALF,
+    LINE,
+    MOST_TERMS,
     SIDE,
     TERMS,
     TILE,
     configure_tiles,
     copy_halves,
-    finish_block,
     multiply_tiles,
-    pack_rows,
     pair_halves,
     release_tiles,
 )
+from pe_cli.kernels.cpu.tile_results import finish_block
 from pe_cli.kernels.language import T, helper, intrinsic, pointer, shared
 
 #: Elements of the rows of an image that are between zeros at a time: an eighth of a common L2.
@@ -41,8 +42,8 @@ def conv_tiles_scratch(channels: int, out_width: int, filters: int, taps: tuple[
         stride: columns from one result to the next.
     """
     across = (out_width - 1) * stride + taps[1]
-    band = max(BAND, taps[0] * across * channels) + SIDE * stride * channels + 4 * TERMS
-    strips = taps[0] * -(-taps[1] * channels // TERMS) * BYTES * -(-filters // SIDE) * SIDE // TILE
+    band = max(BAND, taps[0] * across * channels) + SIDE * stride * channels + 4 * MOST_TERMS
+    strips = taps[0] * -(-taps[1] * channels // MOST_TERMS) * MOST_TERMS * LINE // 2 * -(-filters // SIDE) * SIDE // TILE
     return SIDE * SIDE + band // 2 + strips // 4 + 64
 
 
@@ -55,7 +56,7 @@ def strips_bytes(rows, terms, filters):
 def gradient_tiles_scratch(channels: int, out_width: int, filters: int, taps: tuple[int, int]) -> int:
     """Return the elements of float32 that `filter_gradient_tiles` uses besides its sums; sizes are those of `conv_tiles_scratch`."""
     across = (out_width + taps[1]) // 2 * 2
-    band = max(BAND, taps[0] * across * max(channels, filters)) + (2 * TERMS + taps[1]) * max(channels, filters)
+    band = max(BAND, taps[0] * across * max(channels, filters)) + (2 * MOST_TERMS + taps[1]) * max(channels, filters)
     return SIDE * SIDE + SIDE * DEPTH + 2 * band + 256
 
 
@@ -96,7 +97,7 @@ def pack_filters(w, per_filter, per_channel, per_row, per_tap, filters, channels
                 source = w + HALF * (o * per_filter + r * per_row + t * per_tap)
                 for c in range(channels):
                     term = t * channels + c
-                    _move(source + HALF * c * per_channel, tiles + term // 2 * (BYTES // TILE) + HALF * (term % 2))
+                    _move(source + HALF * c * per_channel, tiles + term // 2 * (LINE) + HALF * (term % 2))
 
 
 @helper
@@ -190,7 +191,7 @@ def conv_tiles(
                         at = band + HALF * (run * sy * line + first * sx * channels)
                         multiply_tiles(
                             (some + TILE - 1) // TILE, (columns + TILE - 1) // TILE, at,
-                            HALF * sx * channels, strips + j // TILE * rows * count * BYTES, BYTES // TILE, rows * count * BYTES,
+                            HALF * sx * channels, strips + j // TILE * rows * count * BYTES, LINE, rows * count * BYTES,
                             rows, HALF * line, count, made,
                         )  # fmt: skip
                         to = y + 4 * (((image * oh + top + run) * ow) * pitch + j)
@@ -225,7 +226,7 @@ def filter_gradient_tiles(
     size = (many + rows - 1) * across + behind
     given = band + HALF * (size * channels + TERMS)
     even = given + HALF * (many * across * filters + TERMS)
-    odd = even + HALF * size * channels + 2 * BYTES // TILE
+    odd = even + HALF * size * channels + 2 * LINE
     for row in range(low, high):
         _blank(sums + 4 * row * taps * filters * channels, 2 * taps * filters * channels)
     configure_tiles()
@@ -238,8 +239,8 @@ def filter_gradient_tiles(
             _blank(band + HALF * seen * line, behind * channels)
             for q in range((seen * across + behind) // 2 - 1):
                 first = band + 2 * HALF * q * channels
-                pair_halves(first, first + HALF * channels, even + 2 * HALF * q * channels, channels, BYTES // TILE)
-                pair_halves(first + HALF * channels, first + 2 * HALF * channels, odd + 2 * HALF * q * channels, channels, BYTES // TILE)
+                pair_halves(first, first + HALF * channels, even + 2 * HALF * q * channels, channels, LINE)
+                pair_halves(first + HALF * channels, first + 2 * HALF * channels, odd + 2 * HALF * q * channels, channels, LINE)
             _place_rows(at_y, oh, ow, filters, 1, 1, top, some, across, 0, 0, given)
             for begin in range(0, some * across, DEPTH):
                 depth = min(DEPTH, some * across - begin)
@@ -256,7 +257,7 @@ def filter_gradient_tiles(
                                 columns = min(SIDE, channels - c)
                                 multiply_tiles(
                                     (wanted + TILE - 1) // TILE, (columns + TILE - 1) // TILE, block, HALF * filled, pairs + 2 * HALF * c,
-                                    2 * HALF * channels, BYTES // TILE, 1, 0, filled // TERMS, made,
+                                    2 * HALF * channels, LINE, 1, 0, filled // TERMS, made,
                                 )  # fmt: skip
                                 finish_block(made, wanted, columns, 1, to + 4 * c, channels, 0, 0)
     release_tiles()

@@ -24,8 +24,9 @@ from pe_cli.kernels.cpu.conv_geometry import (
 )
 from pe_cli.kernels.cpu.depthwise import depthwise_forward
 from pe_cli.kernels.cpu.gemm import NARROW, gemm
-from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
+from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles
 from pe_cli.kernels.cpu.non_temporal import FAR
+from pe_cli.kernels.cpu.tile_code import HALF
 from pe_cli.kernels.cpu.transpose import oihw_to_hwio
 from pe_cli.kernels.cpu.winograd import winograd_images
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
@@ -45,7 +46,15 @@ from pe_cli.ops.nn.conv_kernels import (
     geometry_of,
 )
 from pe_cli.ops.nn.conv_lowering import Images
-from pe_cli.ops.nn.conv_tile_kernels import convolve_tiles, dense, filters_ahead, forward_room, pointwise_room
+from pe_cli.ops.nn.conv_tile_kernels import (
+    convolve_tiles,
+    dense,
+    filters_ahead,
+    forward_pays,
+    forward_room,
+    pointwise_room,
+    winograd_pays,
+)
 
 #: Bytes of output whose statistics are taken while they are in the second cache.
 BLOCK = 256 << 10
@@ -162,8 +171,8 @@ def forward_pointwise_moments(
     _by_pixels(_multiply_pixels, x, w, y, filters, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
-@by_tiles(forward_moments, "x", "w", scratch="filters", room=forward_room, suits=dense)
-@by_tiles(forward_winograd_moments, "x", "w", scratch="filters", room=forward_room)
+@by_tiles(forward_moments, "x", "w", scratch="filters", room=forward_room, suits=dense, pairs_pay=forward_pays)
+@by_tiles(forward_winograd_moments, "x", "w", scratch="filters", room=forward_room, pairs_pay=winograd_pays)
 @kernel
 def tile_forward_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,

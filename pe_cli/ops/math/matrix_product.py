@@ -10,7 +10,8 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.kernels.cpu.gemm import adds_at_once, gemm, gemm_scratch
-from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles, tiles_scratch
+from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles, tiles_scratch
+from pe_cli.kernels.cpu.tile_code import HALF
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
 from pe_cli.kernels.math.vector_math import fma
 from pe_cli.ops.define.addto import beside, preload

@@ -31,7 +31,8 @@ from pe_cli.kernels.cpu.conv_tiles import (
     pack_filters,
     strips_bytes,
 )
-from pe_cli.kernels.cpu.matrix_tiles import DEPTH, HALF, gemm_tiles, tiles_scratch
+from pe_cli.kernels.cpu.matrix_tiles import DEPTH, gemm_tiles, tiles_scratch
+from pe_cli.kernels.cpu.tile_code import HALF, MOST_TERMS, TILE, terms
 from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, helper, kernel, pointer
 from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.nn.conv_kernels import (
@@ -63,6 +64,53 @@ def side_by_side(*args: Any) -> bool:
     # With strides the gradient of the filters would read pixels that are not side by side, which tiles cannot hold.
     g = _geometry(args)
     return dense(*args) and g[STRIDE_Y] == g[STRIDE_X] == 1
+
+
+def _filled(count: int, whole: int) -> float:
+    """Return the share of so many that are whole ones when they are filled up."""
+    return count / (-(-count // whole) * whole)
+
+
+def _share(taps: int, channels: int, filters: int, width: int) -> float:
+    """Return the share of a convolution's products of pairs that count: terms and filters are filled up, pixels by those between rows."""
+    # Of one column of tiles the sums leave as often as of two.
+    columns = _filled(filters, TILE) * (1.0 if filters > TILE else 0.75)
+    return _filled(taps * channels, terms()) * columns * width / (width + taps - 1)
+
+
+#: Shares of products that count from which on pairs, twice as many a cycle, take less time than multiply-adds of float32, and than those
+#: of Winograd's way, with images and filters made float32 first.
+PLAIN, WINOGRAD = 0.6, 0.88
+
+
+def forward_pays(*args: Any) -> bool:
+    """Return whether `tile_forward` takes less time by pairs than `forward`."""
+    g = _geometry(args)
+    # Rows of results that are apart are runs of their own, without pixels between them.
+    return _share(g[TAPS_X], g[CHANNELS], g[FILTERS], g[OUT_WIDTH] if g[STRIDE_X] == g[STRIDE_Y] == 1 else 1 << 20) > PLAIN
+
+
+def winograd_pays(*args: Any) -> bool:
+    """Return whether `tile_forward` takes less time by pairs than `forward_winograd`."""
+    g = _geometry(args)
+    return _share(g[TAPS_X], g[CHANNELS], g[FILTERS], g[OUT_WIDTH]) > WINOGRAD
+
+
+def _data_pays(*args: Any) -> bool:
+    g = _geometry(args)
+    # With strides most of what is multiplied are the zeros between pixels.
+    return g[STRIDE_X] == g[STRIDE_Y] == 1 and _share(g[TAPS_X], g[FILTERS], g[CHANNELS], g[WIDTH]) > PLAIN
+
+
+def _data_winograd_pays(*args: Any) -> bool:
+    g = _geometry(args)
+    return _share(g[TAPS_X], g[FILTERS], g[CHANNELS], g[WIDTH]) > WINOGRAD
+
+
+def _weight_pays(*args: Any) -> bool:
+    g = _geometry(args)
+    # Pixels are the terms, of which the last ones of an image are filled up.
+    return _share(g[TAPS_X], MOST_TERMS, g[CHANNELS], g[OUT_WIDTH]) * _filled(g[FILTERS], TILE) > WINOGRAD - 0.04
 
 
 def pointwise_room(*args: Any) -> int:
@@ -108,8 +156,8 @@ def convolve_tiles(x, strips, y, scratch, first, last, g):
     )  # fmt: skip
 
 
-@by_tiles(forward, "x", "w", scratch="filters", room=forward_room, suits=dense)
-@by_tiles(forward_winograd, "x", "w", scratch="filters", room=forward_room)
+@by_tiles(forward, "x", "w", scratch="filters", room=forward_room, suits=dense, pairs_pay=forward_pays)
+@by_tiles(forward_winograd, "x", "w", scratch="filters", room=forward_room, pairs_pay=winograd_pays)
 @kernel
 def tile_forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward`."""
@@ -117,8 +165,8 @@ def tile_forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     convolve_tiles(x, strips, y, scratch, 0, n, g)
 
 
-@by_tiles(backward_data, "dy", "w", scratch="filters", room=_data_room, suits=dense)
-@by_tiles(backward_data_winograd, "dy", "w", scratch="filters", room=_data_room)
+@by_tiles(backward_data, "dy", "w", scratch="filters", room=_data_room, suits=dense, pairs_pay=_data_pays)
+@by_tiles(backward_data_winograd, "dy", "w", scratch="filters", room=_data_room, pairs_pay=_data_winograd_pays)
 @kernel
 def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data`: a convolution of dy, with as many zeros between its pixels as results are apart, and taps in reverse order."""
@@ -136,8 +184,8 @@ def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
     )  # fmt: skip
 
 
-@by_tiles(backward_weight, "x", "dy", scratch="filters", room=_weight_room, suits=side_by_side)
-@by_tiles(backward_weight_winograd, "x", "dy", scratch="filters", room=_weight_room)
+@by_tiles(backward_weight, "x", "dy", scratch="filters", room=_weight_room, suits=side_by_side, pairs_pay=_weight_pays)
+@by_tiles(backward_weight_winograd, "x", "dy", scratch="filters", room=_weight_room, pairs_pay=_weight_pays)
 @kernel
 def tile_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight`."""

@@ -1,15 +1,21 @@
-"""Products of bfloat16 by matrix tiles, or by vectors that round as these do: every shape and layout, and the bits of the instruction."""
+"""Products of bfloat16 by tiles, or by multiply-adds that round as these do: every shape and layout, and the bits of the instructions."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from pe_cli.kernels.cpu.matrix_tiles import TERMS, gemm_tiles, tiles_scratch
+from pe_cli.kernels.compiler.target import PAIRS, UNITS, bfloat16_unit
+from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles, tiles_scratch
+from pe_cli.kernels.cpu.tile_code import MOST_TERMS
 from pe_cli.kernels.language import Addr, Int, kernel
 
 Array = np.ndarray[Any, Any]
@@ -72,18 +78,48 @@ def test_a_part_of_c_has_the_bits_that_it_has_in_the_whole(call, rng, ta, tb, k)
         np.testing.assert_allclose(found[0], wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_sums_are_rounded_as_intel_documents(call, rng):
-    """Of each 32 terms those with even numbers and those with odd ones are added up apart, by multiply-adds, and then both to the sum."""
-    m, n, k = 16, 16, 4 * TERMS
-    a, b = np.empty((m, k), np.uint16), np.empty((k, n), np.uint16)
-    left, right = narrow(rng.standard_normal((m, k)), a), narrow(rng.standard_normal((k, n)), b)
-    total = np.zeros((m, n), np.float32)
-    for first in range(0, k, TERMS):
-        sums = [np.zeros((m, n), np.float32) for _ in range(2)]
-        for term in range(first, first + TERMS):
+def rounded_by_tiles(left: Array, right: Array) -> Array:
+    """Sums as Intel documents them for AMX: of each 32 terms the even ones and the odd ones are added up apart, then both to the sum."""
+    total = np.zeros((len(left), right.shape[1]), np.float32)
+    for first in range(0, len(right), MOST_TERMS):
+        sums = [np.zeros_like(total) for _ in range(2)]
+        for term in range(first, first + MOST_TERMS):
             product = left[:, term, None] * right[None, term]  # exact in float64, and so is the sum but for one rounding of 53 bits
             sums[term % 2] = (sums[term % 2] + product).astype(np.float32)
         total += sums[0] + sums[1]
+    return total
+
+
+def rounded_by_pairs(left: Array, right: Array) -> Array:
+    """Sums as they are documented for AVX512-BF16: of each pair the second product is added, then the first one."""
+    total = np.zeros((len(left), right.shape[1]), np.float32)
+    for first in range(0, len(right), 2):
+        for term in (first + 1, first):
+            total = (total + left[:, term, None] * right[None, term]).astype(np.float32)
+    return total
+
+
+def test_sums_are_rounded_as_is_documented(call, rng):
+    m, n, k = 40, 35, 4 * MOST_TERMS
+    a, b = np.empty((m, k), np.uint16), np.empty((k, n), np.uint16)
+    left, right = narrow(rng.standard_normal((m, k)), a), narrow(rng.standard_normal((k, n)), b)
     c, scratch = np.empty((m, n), np.float32), np.empty(tiles_scratch(n, k), np.float32)
     call(multiply, "float32", 0, 0, m, n, k, a, k, b, n, 0, c, n, scratch, 0, 0)
-    np.testing.assert_array_equal(c, total)
+    rounded = rounded_by_pairs if bfloat16_unit() == PAIRS else rounded_by_tiles
+    np.testing.assert_array_equal(c, rounded(left, right))
+
+
+OTHERS = [(unit, False) for unit in UNITS if unit != bfloat16_unit()] + [(unit, True) for unit in UNITS if bfloat16_unit() == unit]
+
+
+@pytest.mark.skipif("PE_BFLOAT16_UNIT" in os.environ, reason="this is the run with a forced unit")
+@pytest.mark.parametrize(("unit", "portable"), OTHERS)
+def test_other_units_pass_the_same_tests(unit, portable):
+    """Those that this processor lacks, and the one that it has without its instructions: by multiply-adds, which round the same way."""
+    here = Path(__file__)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(here)],
+        cwd=here.parents[3], env={**os.environ, "PE_BFLOAT16_UNIT": unit, **({"PE_VECTOR_TARGET": "portable"} if portable else {})},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-3000:]
