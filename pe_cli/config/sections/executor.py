@@ -60,7 +60,8 @@ class ExecutorSection(Section):
     precision: Literal["float32", "tf32", "bf16"] = Field(
         default="float32",
         description="bf16 stores values between products as bfloat16, in half of the bytes. Products and convolutions of these are by "
-        "matrix tiles on CPUs that have them (AMX), and by tensor cores on CUDA; all else is computed in float32. "
+        "instructions for them on CPUs that have such (AMX; AVX512-BF16 of Zen 4 and later), and by tensor cores on CUDA; all else is "
+        "computed in float32. "
         "tf32, on CUDA: matrix products use tensor cores, which round both factors to 11 significant bits on their "
         "way in. Sums, parameters and updates stay float32",
     )
