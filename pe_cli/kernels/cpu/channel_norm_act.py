@@ -147,7 +147,8 @@ def _add_let(x, g, table, part, at, j, width, rows):
     for r in range(rows):
         k = at + r * width + j
         d = x[k] - m
-        u = g[k] if d * f + b > T(0) else T(0)
+        value = g[k]
+        u = value if d * f + b > T(0) else T(0)
         total = add(total, u)
         inner = fma(u, d, inner)
     part[j] = total
@@ -193,9 +194,11 @@ def relu_sums_last(
 @apart
 def _let_slope(x, g, table, dx, width, count):
     """Write a row of dx, of g where relu let x through."""
+    # Here and below g is read whether it counts or not: a load that hangs on a comparison keeps machines without masks from using vectors.
     for j in range(count):
         d = x[j] - table[j]
-        u = g[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
+        value = g[j]
+        u = value if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
         dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])
 
 
@@ -204,7 +207,8 @@ def _let_slope_here(x, table, dx, width, count):
     """Do `_let_slope` where dx is g."""
     for j in range(count):
         d = x[j] - table[j]
-        u = dx[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
+        value = dx[j]
+        u = value if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
         dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])
 
 
@@ -232,10 +236,12 @@ def relu_back_first(
         m, f, b = mean[c], inverse[c] * scale[c], bias[c]
         if address(g) == address(out):
             for i in range(p * size, p * size + size):
-                out[i] = out[i] if (x[i] - m) * f + b > T(0) else T(0)
+                value = out[i]
+                out[i] = value if (x[i] - m) * f + b > T(0) else T(0)
         else:
             for i in range(p * size, p * size + size):
-                out[i] = g[i] if (x[i] - m) * f + b > T(0) else T(0)
+                value = g[i]
+                out[i] = value if (x[i] - m) * f + b > T(0) else T(0)
 
 
 # --- gradient of relu(normalised x + z) -------------------------------------------------------------------------------
@@ -245,7 +251,8 @@ def relu_back_first(
 def _cut(x, y, g, dz, centre, total, inner, width):
     """Write a row of dz, and add it to the sums of its columns as `moments.add_products` does."""
     for j in range(width):
-        u = g[j] if y[j] > T(0) else T(0)
+        value = g[j]
+        u = value if y[j] > T(0) else T(0)
         dz[j] = u
         total[j] = add(total[j], u)
         inner[j] = fma(u, x[j] - centre[j], inner[j])
@@ -255,7 +262,8 @@ def _cut(x, y, g, dz, centre, total, inner, width):
 def _cut_here(x, y, dz, centre, total, inner, width):
     """Do `_cut` where dz is g."""
     for j in range(width):
-        u = dz[j] if y[j] > T(0) else T(0)
+        value = dz[j]
+        u = value if y[j] > T(0) else T(0)
         dz[j] = u
         total[j] = add(total[j], u)
         inner[j] = fma(u, x[j] - centre[j], inner[j])
