@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
 
@@ -15,6 +16,12 @@ def main() -> None:
     started this in the background has SIGINT ignored. Whoever starts this with the two held back, as `env --block-signal` and
     `core.signals.held` do, loses none of those that come while Python itself starts: they count from here on.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        sys.stderr.write(
+            "error: pe runs on Linux and macOS: this system has neither their signals nor their locks on files\n"
+            "hint: on Windows, install WSL (wsl --install), and pe inside it\n"
+        )
+        sys.exit(5)  # ExitCode.DEVICE, whose module imports what may be absent here
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
         signal.signal(number, _end)

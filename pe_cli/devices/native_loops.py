@@ -43,9 +43,11 @@ from pe_cli.kernels.language import Addr, Int, PtrI64, helper, kernel, pointer_i
 #: The home of a node that any thread may run.
 ANYONE = -1
 #: Words of a pool's block: schedule to run, epoch, threads finished, stop, functions of the C library, pauses; then per thread a line with
-#: a parked flag and the core it was on in the last step, and a line with a semaphore.
+#: a parked flag, the core it was on in the last step and the address of its semaphore, and a line that may hold that.
 P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_CORE, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 36, 40
 LINE = 64
+#: Word of a thread's first line: where its semaphore is.
+S_SEMAPHORE = 2
 
 
 @helper
@@ -192,7 +194,7 @@ def pool_worker(pool: Addr, me: Int):
                 # the two sees the other, so no wake-up is lost. If the leader has taken the flag, its post has to be consumed.
                 atomic_store(slot, 1)
                 if atomic_load(pool + 8 * P_EPOCH) == seen or atomic_swap(slot, 0) == 0:
-                    call_c(p[P_WAIT], slot + LINE)
+                    call_c(p[P_WAIT], pointer_i64(slot)[S_SEMAPHORE])
                 spins = 0
         seen = atomic_load(pool + 8 * P_EPOCH)
         if atomic_load(pool + 8 * P_STOP) != 0:
@@ -220,7 +222,7 @@ def run_step(pool: Addr, schedule: Addr, helpers: Int):
     for t in range(1, helpers + 1):
         slot = pool + 8 * P_SLOTS + 2 * LINE * t
         if atomic_swap(slot, 0) == 1:
-            call_c(p[P_POST], slot + LINE)
+            call_c(p[P_POST], pointer_i64(slot)[S_SEMAPHORE])
     work(schedule, 0, 2000, p[P_YIELD])
     # helpers may still look into the queues: the schedule is the next step's only when all have left it
     spins = 0

@@ -6,12 +6,13 @@ import contextlib
 import ctypes
 import functools
 import os
+import secrets
 import threading
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.threads import Thread
 from pe_cli.devices import native_loops
 from pe_cli.kernels.compiler.instance import Instance
@@ -46,6 +47,30 @@ def moves(cores: Sequence[int], usable: Collection[int]) -> dict[int, int]:
     free = sorted(set(usable).difference(cores))
     again = [t for t, core in enumerate(cores) if core in cores[:t]]
     return dict(zip(again, free, strict=False))
+
+
+def semaphore(libc: ctypes.CDLL, room: int) -> int:
+    """Return the address of a semaphore of the C library at 0: in the room given, or elsewhere on systems such as macOS, which name them.
+
+    Args:
+        libc: the C library.
+        room: address of a line of memory.
+
+    Raises:
+        PeError: DEVICE, the system gives none.
+    """
+    if libc.sem_init(ctypes.c_void_p(room), 0, 0) == 0:
+        return room
+    # Of a function of a variable number of arguments, as ARM's Macs pass them elsewhere, ctypes has to know the fixed ones.
+    libc.sem_open.argtypes, libc.sem_open.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+    name = f"/pe-{os.getpid()}-{secrets.token_hex(4)}".encode()
+    found = libc.sem_open(name, os.O_CREAT | os.O_EXCL, ctypes.c_uint(0o600), ctypes.c_uint(0))
+    if found in (None, ctypes.c_void_p(-1).value):
+        raise PeError(
+            "this system gives no semaphores, on which threads wait", hint="set exec_strategy.num_threads: 1", code=ExitCode.DEVICE
+        )
+    libc.sem_unlink(name)  # the name is for this process alone; the semaphore stays until it ends
+    return int(found)
 
 
 class Pool:
@@ -84,8 +109,8 @@ class Pool:
         serve = native_function(native_loops.pool_worker)
         self._records = [np.array([self.block.ctypes.data, t], np.int64) for t in range(size)]
         for t in range(1, size):
-            semaphore = self.block.ctypes.data + 8 * native_loops.P_SLOTS + (2 * t + 1) * native_loops.LINE
-            assert libc.sem_init(ctypes.c_void_p(semaphore), 0, 0) == 0, "this system has no unnamed semaphores"
+            slot = native_loops.P_SLOTS + 2 * t * native_loops.LINE // 8
+            self.block[slot + native_loops.S_SEMAPHORE] = semaphore(libc, self.block.ctypes.data + 8 * slot + native_loops.LINE)
             thread = Thread(
                 target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}"
             )
