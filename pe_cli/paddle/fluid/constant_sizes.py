@@ -11,7 +11,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import Random
-from pe_cli.paddle.errors import NotThereYet
+from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.program.ir import Block, Operator, Variable, agrees
 from pe_cli.program.outline import Outline
 from pe_cli.program.prune import prune
@@ -105,6 +105,26 @@ def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False)
             return None, value
         parts = [v if isinstance(v, Variable) else find("fill_constant").fn([1], "int64", float(v)) for v in value]
         return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
+
+
+def open_sizes(layer: str, argument: str, value: Any, fed: Variable) -> list[int]:
+    """Return sizes as far as the program alone says them, -1 where a step does.
+
+    Args:
+        layer: for errors.
+        argument: for errors.
+        value: what `known_or_fed` was given.
+        fed: the variable that it returned.
+
+    Raises:
+        FluidValueError: a variable has the sizes, and how many is not known; a ValueError.
+    """
+    if not isinstance(value, Variable):
+        found = [folded(layer, argument, v, single=True) for v in value]
+        return [-1 if v is None or isinstance(v, Variable) else int(v) for v in found]
+    if len(fed.shape) != 1 or fed.shape[0] < 0:
+        raise FluidValueError(f"{layer}: the sizes are {fed}, whose length is not known", hint="declare its length")
+    return [-1] * fed.shape[0]
 
 
 def folded(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:

@@ -119,7 +119,7 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     return made if out is None else find("assign").fn(made, out)
 
 
-def _filled_sizes(shape: Any) -> tuple[list[int], Variable | None]:
+def _filled_sizes(shape: Any) -> tuple[list[int], Any]:
     """Return sizes as the program alone says them, 1 where only a step does, and how often a step repeats each axis."""
     try:
         return list(sizes_of("fill_constant", "shape", shape)), None
@@ -127,8 +127,8 @@ def _filled_sizes(shape: Any) -> tuple[list[int], Variable | None]:
         if isinstance(shape, Variable):
             return [1] * length_of("fill_constant", shape), shape
     # Sizes that are numbers, 0 among them, are filled at once.
-    _, fed = known_or_fed("fill_constant", "shape", [size if isinstance(size, Variable) else 1 for size in shape])
-    return [1 if isinstance(size, Variable) else int(size) for size in shape], fed
+    times = [size if isinstance(size, Variable) else 1 for size in shape]
+    return [1 if isinstance(size, Variable) else int(size) for size in shape], times
 
 
 def full(
