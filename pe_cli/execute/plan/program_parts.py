@@ -45,7 +45,7 @@ def fed_attributes(op: Operator) -> Mapping[str, str]:
 
 def unseen(op: Operator) -> set[str]:
     """Return the states of a loop that nobody reads before a round writes them: they need no value before the first round."""
-    if not op.attrs.get("varying"):
+    if not op.attrs.get("varying") or "body" not in op.attrs:
         return set()
     regions = op.attrs["condition"], op.attrs["body"]
     reads = {name for region in regions for o in region.block.ops for name in o.input_names()}

@@ -21,9 +21,14 @@ OPEN: list[Outline] = []
 #: Bodies of `while_loop` that are being written, and that are no blocks of their own: what must be made before their loop cannot be.
 CLOSED: list[Block] = []
 
+#: Branches of `cond` that are being written, the outermost first; `varied` of each is what its ops write with other types.
+BRANCHES: list[Outline] = []
+
 
 def vary(block: Block, op: Operator) -> None:
-    """Let what a round of a While writes with other sizes have unknown ones; nothing where no While is being written."""
+    """Let what a round of a While writes with other sizes have unknown ones, and what a branch assigns the type that it gets there."""
+    if BRANCHES and op.type == "assign":
+        _retype(block, op)
     # Only while a loop is being written: elsewhere a variable with two sizes is a mistake, which the block reports.
     varied = OPEN[-1].varied if OPEN else None
     if varied is None or not any(n in block.vars for n in op.output_names()):
@@ -40,6 +45,22 @@ def vary(block: Block, op: Operator) -> None:
                 continue
             v.type = v.type.with_shape(*(a if a == b else -1 for a, b in zip(v.shape, found.shape, strict=True)))
             varied.add(name)
+
+
+def _retype(block: Block, op: Operator) -> None:
+    """Give what a branch assigns, and nothing outside has read or written, the type of what is assigned."""
+    branch = BRANCHES[-1]
+    (name,), (source,) = op.outputs["Out"], op.inputs["X"]
+    v, found = block.vars.get(name), block.var(source).type
+    if v is None or branch.varied is None or v.dtype != found.dtype or agrees(v.type, found):
+        return
+    if v.persistable and getattr(v, "asked_to_last", True):
+        return
+    # Whoever has read it was built for the type before.
+    used = {n for o in block.ops for n in (*o.input_names(), *o.output_names())}
+    if name not in used:
+        v.type, v.persistable = found, False
+        branch.varied.add(name)
 
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:

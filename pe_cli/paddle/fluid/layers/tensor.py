@@ -61,6 +61,8 @@ def create_global_var(
         name = program.unique("_generated_var")
     made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
     Constant(float(value))(made, default_startup_program().global_block())
+    # A script that did not ask for it may give the variable another type in a branch.
+    made.asked_to_last = persistable
     return made
 
 
