@@ -15,7 +15,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
+from pe_cli.ops.define.lod import ComputedInStep, Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find, forward_name
 from pe_cli.ops.define.traits import HasRegions, MergesRows, NamesOnly, Runs, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
@@ -87,6 +87,26 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
         return Sequences(program)
     made = program.clone()
     return _Walk(made.main_block, found).run()
+
+
+def awaited(program: Program, levels: Mapping[str, int] | None = None) -> frozenset[str]:
+    """Return the variables that a step computes and whose values sequences or sizes follow from: where they are made, a program is cut.
+
+    Args:
+        program: not changed.
+        levels: as for `resolve`.
+    """
+    if not any(_value_slots(op) for op in program.top_ops):
+        return frozenset()
+    fed = declared_levels(program) if levels is None else levels
+    walk = _Trial(program.clone().main_block, {name: n for name, n in fed.items() if n})
+    walk.run()
+    return frozenset(walk.awaited)
+
+
+def _value_slots(op: Operator) -> bool:
+    rule = op.definition.get(Sequenced)
+    return rule is not None and any(op.inputs.get(slot) for slot in rule.value_slots)
 
 
 def _rule_slots(op: Operator) -> tuple[str, ...]:
@@ -266,6 +286,31 @@ class _Walk:
             pairs = [(n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)]
             found.append({n for n, t in pairs if n != EMPTY and t.shape[:1] == (size,)})
         return found[0] & found[1]
+
+
+class _Trial(_Walk):
+    """A walk that finds out which values must be known before a step and are not; other mistakes are told when the program is run.
+
+    Attributes:
+        awaited: names of variables.
+    """
+
+    def __init__(self, block: Block, levels: Mapping[str, int]) -> None:
+        super().__init__(block, levels)
+        self.awaited: set[str] = set()
+
+    def _visit(self, op: Operator) -> None:
+        try:
+            super()._visit(op)
+        except ComputedInStep as error:
+            # Numbers of other types are no lengths, which the walk over the part tells.
+            if error.name not in self.known and self.block.var(error.name).dtype in ("int64", "int32"):
+                self.awaited.add(error.name)
+                self.known[error.name] = error.name
+                self._visit(op)
+        except PeError:
+            # Sequences that only an earlier part of the program makes are not there yet.
+            return
 
 
 class _Inner(_Walk):

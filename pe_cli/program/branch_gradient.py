@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import forward_name
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.outline import copied
@@ -17,6 +18,12 @@ class BranchGradient(RegionGradient):
     def append(self) -> None:
         """Append it."""
         op = self.op
+        if op.attrs.get("varying"):
+            raise PeError(
+                "no gradients flow through a branch whose results have other shapes",
+                at=op.at,
+                hint="give tensors of one shape from both, or end the gradients before it: stop_gradient",
+            )
         original = list(op.inputs.get("Captured", []))
         self.captured = [self._before(n) for n in original]
         outs = [(i, n) for i, n in enumerate(op.outputs["Out"]) if n in self.grads]

@@ -81,8 +81,8 @@ def test_boxes_are_those_of_generate_proposal_labels(stage, rng):
     rois, true = boxes_of(rng, 3, 20), boxes_of(rng, 5, room=25)
     counts, classes = np.array([[20], [13], [5]], "int32"), rng.integers(1, 4, (5, 1)).astype("int32")
     attrs = {
-        "batch_size_per_im": 9, "fg_fraction": 0.4, "fg_thresh": 0.3, "bg_thresh_hi": 0.3, "class_nums": 4, "use_random": False,
-        "is_cascade_rcnn": stage, "is_cls_agnostic": stage,
+        "batch_size_per_im": 9, "fg_fraction": 0.4, "fg_thresh": 0.3, "bg_thresh_hi": 0.3, "class_nums": 2 if stage else 4,
+        "use_random": False, "is_cascade_rcnn": stage, "is_cls_agnostic": stage,
     }  # fmt: skip
     level, ends = (OFFSETS,), np.array([0, 20, 33, 38])
     rows = np.concatenate([rois[i, :n] for i, (n,) in enumerate(counts)])
@@ -98,7 +98,7 @@ def test_boxes_are_those_of_generate_proposal_labels(stage, rng):
     for slot in ("LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights"):
         np.testing.assert_allclose(found[slot][kept.ravel()], wanted[slot][0].array, rtol=1e-9, atol=1e-12)
     with pytest.raises(PeError, match="out of range"):
-        run_op("padded_proposal_labels", {**given, "GtClasses": classes + 9}, attrs)
+        run_op("padded_proposal_labels", {**given, "GtClasses": classes - 9}, attrs)
 
 
 def test_masks_are_those_of_generate_mask_labels(rng):

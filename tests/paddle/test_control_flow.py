@@ -282,3 +282,38 @@ def test_rows_of_one_number_that_are_unpadded_keep_an_axis_for_it():
     (found,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[rows], return_numpy=False)
     assert np.array(found).tolist() == [[0], [3], [4]]
     assert found.recursive_sequence_lengths() == [[1, 2]]
+
+
+# --- branches that write other shapes ---------------------------------------------------------------------------------
+
+
+def test_branches_may_assign_other_shapes_as_mask_rcnn_does():
+    x = fluid.data("x", [None, 4])
+    kept = L.create_global_var([1], 0.0, "float32", persistable=False, name="kept")
+    few = L.less_than(L.reduce_sum(x), L.fill_constant([1], "float32", 5.0))
+    L.cond(few, lambda: L.assign(x, kept), lambda: L.assign(L.reshape(L.scale(x, 2.0), [-1, 2, 2]), kept))
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    for value, rows, shape in ((0.1, 2, (2, 4)), (3.0, 2, (2, 2, 2)), (0.1, 3, (3, 4)), (3.0, 1, (1, 2, 2))):
+        given = np.full((rows, 4), value, "float32")
+        (found,) = executor.run(feed={"x": given}, fetch_list=["kept"])
+        np.testing.assert_array_equal(found, (given if value < 1 else 2 * given).reshape(shape))
+
+
+def test_what_others_read_keeps_its_type_in_a_branch():
+    x = fluid.data("x", [None, 4])
+    kept = L.create_global_var([1], 0.0, "float32", persistable=False)
+    L.scale(kept, 1.0)
+    with pytest.raises(ValueError, match="op 'assign' writes"):
+        L.cond(L.less_than(L.reduce_sum(x), L.fill_constant([1], "float32", 5.0)), lambda: L.assign(x, kept), lambda: L.assign(x, kept))
+
+
+def test_no_gradients_flow_through_branches_of_other_shapes():
+    x = fluid.data("x", [None, 4])
+    x.stop_gradient = False
+    kept = L.create_global_var([1], 0.0, "float32", persistable=False)
+    few = L.less_than(L.reduce_sum(x), L.fill_constant([1], "float32", 5.0))
+    L.cond(few, lambda: L.assign(x, kept), lambda: L.assign(L.reshape(x, [-1, 2]), kept))
+    kept.stop_gradient = False
+    with pytest.raises(ValueError, match="no gradients flow through a branch"):
+        fluid.gradients(L.reduce_sum(kept), x)

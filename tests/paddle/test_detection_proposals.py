@@ -254,7 +254,7 @@ def test_classes_of_anchors():
 SIX = np.array([[1, 1, 9, 10], [2, 2, 12, 11], [0, 9, 8, 18], [9, 8, 18, 19], [11, 9, 19, 19], [4, 4, 14, 14]], "float32")
 
 
-def labelled(**attrs):
+def labelled(class_nums=3, **attrs):
     feed = {
         "r": tensor(SIX * 2, [6]),
         "c": tensor(np.array([[1], [2]], "int32"), [2]),
@@ -263,13 +263,15 @@ def labelled(**attrs):
         "i": np.array([[40, 40, 2.0]], "float32"),
     }
     made = [data("r", 4), data("c", 1, "int32"), data("w", 1, "int32"), data("g", 4), fluid.data("i", [None, 3], "float32")]
-    found = L.generate_proposal_labels(*made, fg_thresh=0.5, bg_thresh_hi=0.5, class_nums=3, use_random=False, **attrs)
+    found = L.generate_proposal_labels(*made, fg_thresh=0.5, bg_thresh_hi=0.5, class_nums=class_nums, use_random=False, **attrs)
     return feed, found
 
 
 @pytest.mark.parametrize("agnostic", [False, True])
 def test_proposals_that_a_detector_learns_from(agnostic):
-    feed, found = labelled(batch_size_per_im=6, fg_fraction=0.5, is_cls_agnostic=agnostic)
+    # where moves are the same for all classes, two places do for any number of them
+    places = 2 if agnostic else 3
+    feed, found = labelled(places, batch_size_per_im=6, fg_fraction=0.5, is_cls_agnostic=agnostic)
     rois, labels, targets, inside, outside = (np.array(v) for v in run(found, feed))
     true = [np.array(b) for b in ([2, 1, 10, 10], [10, 9, 19, 18])]
     every = [*true, *SIX]
@@ -278,10 +280,10 @@ def test_proposals_that_a_detector_learns_from(agnostic):
     off = [k for k, (v, _) in enumerate(best) if v < 0.5][:3]
     np.testing.assert_allclose(rois, np.array([every[k] for k in [*on, *off]]) * 2)
     assert labels.ravel().tolist() == [1 - best[k][1] for k in on] + [0] * len(off)
-    expected = np.zeros((len(on) + len(off), 3, 4))
+    expected = np.zeros((len(on) + len(off), places, 4))
     for row, k in enumerate(on):
         expected[row, 1 if agnostic else 1 - best[k][1]] = np.array(moves(every[k], true[-best[k][1]])) / [0.1, 0.1, 0.2, 0.2]
-    np.testing.assert_allclose(targets, expected.reshape(len(rois), 12), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(targets, expected.reshape(len(rois), -1), rtol=1e-4, atol=1e-5)
     assert np.array_equal(inside, outside)
     assert inside.sum() == 4 * len(on)
 
@@ -371,3 +373,13 @@ def test_classes_and_flags_may_be_fed_in_any_type(dtype: str):
             feed[name] = fluid.create_lod_tensor(np.array(values, dtype), [[2]], fluid.CPUPlace())
         labels = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[made[1]], return_numpy=False)[0]
         assert sorted(np.asarray(labels).ravel().tolist())[-2:] == [1, 2]
+
+
+def test_boxes_of_every_class_are_cut_to_the_images_of_their_rows():
+    boxes, info = data("b", 4), fluid.data("i", [None, 3], "float32")
+    every = L.box_clip(L.reshape(L.expand(boxes, [1, 3]), [-1, 3, 4]), info)
+    given = RNG.uniform(-9, 70, (5, 4)).astype("float32")
+    (found,) = run([every], {"b": tensor(given, [2, 0, 3]), "i": np.array([[60, 30, 2], [9, 9, 1], [40, 50, 1]], "float32")})
+    last = np.array([[14, 29]] * 2 + [[49, 39]] * 3)
+    np.testing.assert_array_equal(np.array(found), np.clip(given, 0, np.tile(last, 2))[:, None].repeat(3, 1))
+    assert found.recursive_sequence_lengths() == [[2, 0, 3]]

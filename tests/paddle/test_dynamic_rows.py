@@ -138,3 +138,68 @@ def test_tags_are_int64():
     x = fluid.data("x", [None, 2], "float32", lod_level=1)
     with pytest.raises(FluidTypeError, match="int64 tags"):
         L.filter_by_instag(x, x, x, True)
+
+
+# --- sequences that follow from values of the step ---------------------------------------------------------------------
+
+
+def counted(name="n"):
+    """Lengths that a step computes: half of what is fed."""
+    n = fluid.data(name, [None], "int64")
+    return L.cast(L.scale(L.cast(n, "float32"), 0.5), "int64")
+
+
+def test_rows_of_computed_lengths_train_a_layer(rng):
+    padded = fluid.data("padded", [None, 4, 2], "float32")
+    rows = L.sequence_unpad(padded, counted())
+    hidden = L.fc(rows, 1, bias_attr=False, param_attr=fluid.ParamAttr(name="w"))
+    summed = L.sequence_pool(hidden, "sum")
+    loss = L.mean(L.square(summed))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    for lengths in ([2, 1, 4], [3, 3, 1], [2, 1, 4]):
+        before = np.array(fluid.global_scope().find_var("w").get_tensor())
+        x = rng.standard_normal((3, 4, 2)).astype("float32")
+        (out,) = executor.run(feed={"padded": x, "n": 2 * np.array(lengths)}, fetch_list=[summed])
+        sums = np.stack([x[i, :n].sum(0) for i, n in enumerate(lengths)])
+        np.testing.assert_allclose(np.array(out), sums @ before, rtol=1e-5, atol=1e-6)
+        slope = 2 * sums.T @ (sums @ before) / 3
+        np.testing.assert_allclose(np.array(fluid.global_scope().find_var("w").get_tensor()), before - 0.5 * slope, rtol=1e-4, atol=1e-6)
+
+
+def test_masks_as_long_as_the_longest_computed_length():
+    mask = L.sequence_mask(counted(), dtype="int64")
+    (found,) = run([mask], {"n": np.array([2, 6, 0])})
+    assert np.array(found).tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 0]]
+
+
+def test_levels_and_slices_by_computed_numbers():
+    x = fluid.data("x", [None, 1], "float32", lod_level=1)
+    other = L.lod_reset(x, counted("ends"))
+    part = L.sequence_slice(x, counted("first"), counted("long"))
+    values = np.arange(5, dtype="float32").reshape(-1, 1)
+    feed = {"x": tensor(values, [3, 2]), "ends": np.array([0, 2, 10]), "first": np.array([2, 0]), "long": np.array([4, 2])}
+    kept, cut = run([other, part], feed)
+    assert kept.recursive_sequence_lengths() == [[1, 4]]
+    assert np.array(cut).ravel().tolist() == [1, 2, 3]
+    assert cut.recursive_sequence_lengths() == [[2, 1]]
+
+
+def test_positions_of_rows_as_the_listwise_reranker_has_them(rng):
+    x = fluid.data("x", [None, 2], "float32", lod_level=1)
+    ones = L.cast(L.reduce_sum(x, dim=1, keep_dim=True) * 0 + 1, "float32")
+    padded, _ = L.sequence_pad(ones, L.assign(np.zeros(1, "float32")))
+    padded = L.squeeze(padded, [2])
+    lengths = L.squeeze(L.cast(L.reduce_sum(padded, 1, keep_dim=True), "int64"), [1])
+    place = L.sequence_unpad(L.cast(L.cumsum(padded, 1, exclusive=True), "int64"), lengths)
+    (found,) = run([place], {"x": tensor(rng.random((5, 2)).astype("float32"), [3, 2])})
+    assert np.array(found).ravel().tolist() == [0, 1, 2, 0, 1]
+    assert found.recursive_sequence_lengths() == [[3, 2]]
+
+
+def test_a_computed_length_above_the_steps_is_refused():
+    padded = fluid.data("padded", [None, 2, 1], "float32")
+    rows = L.sequence_unpad(padded, counted())
+    with pytest.raises(RuntimeError, match="sequence_unpad"):
+        run([rows], {"padded": np.zeros((1, 2, 1), "float32"), "n": np.array([8])})

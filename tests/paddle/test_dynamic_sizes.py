@@ -228,7 +228,7 @@ def test_sizes_counts_and_factors_that_are_fed():
     (slope,) = fluid.gradients([loss], [x])
     drawn = [L.uniform_random(sizes, min=2.0, max=3.0), L.randint(4, 6, sizes), L.randn([one, 3])]
     assert [L.randn([2]).stop_gradient, L.randn([2], stop_gradient=False).stop_gradient] == [True, False]
-    assert [v.shape for v in drawn] == [(-1, -1), (-1, -1), (-1, -1)]
+    assert [v.shape for v in drawn] == [(-1, -1), (-1, -1), (-1, 3)]
     for s, k in (((1, 3), 1), ((1, 4), 2)):
         given = {"x": a, "sizes": np.array(s, "int32"), "one": np.array([k], "int32"), "number": np.array([0.25], "float32")}
         *found, back, uniform, whole, normal = run(*shown, slope, *drawn, **given)
@@ -333,3 +333,20 @@ def test_sizes_that_are_known_beside_others_that_are_not_train_inside_of_a_loop(
     losses = [float(exe.run(feed=fed, fetch_list=[loss])[0]) for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
     assert losses[0] > losses[2]
+
+
+def test_sizes_that_are_numbers_are_known_beside_variables():
+    x = fluid.data("x", [None, 4, None])
+    n, h = L.slice(L.shape(x), [0], [0], [1]), L.slice(L.shape(x), [0], [2], [3])
+    one = L.fill_constant([1, 3], "float32", 1.0)
+    made = [
+        L.reshape(x, [n, 2, 2, h]), L.reshape(x, [0, 0, h, 1]), L.fill_constant([n, 7], "float32", 2.0), L.expand(one, [n, 2]),
+        L.gaussian_random([n, 5]), L.uniform_random([n, 5]),
+    ]  # fmt: skip
+    # what 1.8.5 tells of them, but for `uniform_random`, of which it says -1 twice
+    assert [v.shape for v in made] == [(-1, 2, 2, -1), (-1, 4, -1, 1), (-1, 7), (-1, 6), (-1, 5), (-1, 5)]
+    made.append(L.fc(made[2], 1))
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    found = executor.run(feed={"x": np.ones((3, 4, 5), "float32")}, fetch_list=made)
+    assert [v.shape for v in found] == [(3, 2, 2, 5), (3, 4, 5, 1), (3, 7), (3, 6), (3, 5), (3, 5), (3, 1)]

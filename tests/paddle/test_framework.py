@@ -26,6 +26,8 @@ def test_blocks_and_variables():
     assert x.dtype == fluid.core.VarDesc.VarType.FP32
     assert block.has_var("X")
     assert block.var("X") is x
+    # what the detectors of PaddleDetection look parameters up with
+    assert fluid.framework._get_var("X", program) is x
     assert program.num_blocks == 1
     assert [op.type for op in program.block(0).ops] == ["abs"]
     assert block.ops[0].input_arg_names == block.ops[0].output_arg_names == ["X"]

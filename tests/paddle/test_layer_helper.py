@@ -94,3 +94,21 @@ def test_operators_with_the_slots_and_attributes_of_the_original_are_appended(rn
         made("own_op", {"X": x})
     with pytest.raises(ValueError, match="its input Bias is not read"):
         made("conv2d", {"Input": x, "Filter": filters, "Bias": filters}, "Output", use_mkldnn=True)
+
+
+def test_a_parameter_that_is_not_trained():
+    helper = LayerHelper("anchors")
+    kept = helper.create_parameter(
+        fluid.ParamAttr(name="kept"), [2], "float32", stop_gradient=True, default_initializer=fluid.initializer.Constant(3.0)
+    )
+    x = fluid.data("x", [None, 2])
+    loss = fluid.layers.mean(fluid.layers.fc(x * kept, 1, param_attr=fluid.ParamAttr(name="w")))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    before = np.array(fluid.global_scope().find_var("w").get_tensor())
+    executor.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[loss])
+    assert np.array(fluid.global_scope().find_var("kept").get_tensor()).tolist() == [3, 3]
+    np.testing.assert_allclose(np.array(fluid.global_scope().find_var("w").get_tensor()), before - 1.5, rtol=1e-6)
+    with pytest.raises(ValueError, match="a parameter is a tensor"):
+        helper.create_parameter(None, [2], "float32", type=fluid.core.VarDesc.VarType.SELECTED_ROWS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,10 @@ def test_summary_and_flops_count_by_hand(capsys):
 
     def count(layer, inputs, output):
         layer.total_ops += 7
+        # what `copy` makes has no attributes before it gives them
+        assert copy.copy(layer).total_ops == 7
+        with pytest.raises(AttributeError):
+            _ = object.__new__(type(layer)).training
 
     assert paddle.flops(network, [1, 2, 4, 4], custom_ops={nn.ReLU: count}, print_detail=True) == expected + 7
     assert network.training

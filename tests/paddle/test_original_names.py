@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -125,3 +126,10 @@ def test_operators_between_a_batch_and_a_row_of_it_go_by_the_first_axis():
 def test_modules_are_there_as_names_of_the_module_above():
     code = "import pe_cli.paddle.fluid as fluid; print(fluid.layers.learning_rate_scheduler.noam_decay is fluid.layers.noam_decay)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_layers_are_found_where_they_say_they_are():
+    # PaddleDetection calls `getattr(sys.modules[layer.__module__], layer.__name__)` for each of its operators
+    layers = {name: fn for name, fn in vars(fluid.layers).items() if inspect.isfunction(fn) and not name.startswith("_")}
+    assert len(layers) > 400
+    assert not [name for name, fn in layers.items() if getattr(sys.modules[fn.__module__], fn.__name__, None) is not fn]

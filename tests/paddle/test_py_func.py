@@ -200,7 +200,7 @@ def test_an_interrupt_in_a_function_is_one():
 
 
 @pytest.mark.parametrize(("function", "text"), [
-    pytest.param(lambda a: np.zeros((2, 3), "float32"), r"returned float32\[2, 3\] for 'out', which is float32\[2, 2\]", id="shape"),
+    pytest.param(lambda a: np.zeros((2, 3), "float32"), r"returned float32\[2, 3\] for float32\[-1, 2\]", id="shape"),
     pytest.param(lambda a: np.zeros((2, 2), "complex64"), r"returned complex64", id="dtype"),
     pytest.param(lambda a: (a, a), "returned 2 values for 1 variables", id="count"),
     pytest.param(lambda a: None, "returned object", id="nothing"),
@@ -240,7 +240,7 @@ def test_arguments_that_do_not_fit():
     with pytest.raises(ValueError, match="'y' has no shape"):
         L.py_func(tanh, x, block.create_var(name="y"))
     with pytest.raises(ValueError, match=r"no x has the sizes of -1 of 'z'"):
-        L.py_func(tanh, x, block.create_var(name="z", shape=[2, -1], dtype="float32"))
+        L.py_func(tanh, x, block.create_var(name="z", shape=[2, -1], dtype="float32"), tanh_grad)
     with pytest.raises(ValueError, match="'z' to skip is neither x nor out"):
         L.py_func(tanh, x, made(x), tanh_grad, skip_vars_in_backward_input=block.var("z"))
     with pytest.raises(ValueError, match="given twice"):
@@ -254,7 +254,8 @@ def test_a_step_inside_a_function():
     parallel = fluid.CompiledProgram(inner).with_data_parallel(places=[fluid.CPUPlace()] * 2)
     executor = fluid.Executor(fluid.CPUPlace())
     x = fluid.data("x", [-1, 2])
-    out = made(x)
+    # of known sizes, so that it is called between the instructions of a step
+    out = fluid.default_main_program().current_block().create_var(name="out", dtype="float32", shape=[2, 2])
     out = L.scale(L.py_func(lambda a: executor.run(which[0], {"v": np.array(a)}, [double])[0], x, out), 1.0)
     main = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[fluid.CPUPlace()] * 2)
     which, ones = [inner], np.ones((4, 2), "float32")
@@ -289,3 +290,51 @@ def test_a_program_that_names_no_function_says_so():
     program = from_string(text)
     with pytest.raises(RuntimeError, match="no function to call forward, but None"):
         fluid.Executor(fluid.CPUPlace()).run(program, {"x": np.zeros(2, "float32")}, ["y"])
+
+
+# --- sizes and sequences that a function says -----------------------------------------------------------------------
+
+
+def tensor(value, *lengths):
+    made = fluid.LoDTensor()
+    made.set(np.asarray(value), fluid.CPUPlace())
+    made.set_recursive_sequence_lengths([list(level) for level in lengths])
+    return made
+
+
+def test_layers_read_as_many_rows_and_sequences_as_a_function_says():
+    block = fluid.default_main_program().current_block()
+    x = fluid.data("x", [None, 2], lod_level=1)
+    out = block.create_var(name="kept", dtype="float32", shape=[-1, 2], lod_level=1)
+
+    def first_of_each(given):
+        kept = fluid.LoDTensor()
+        ends = given.lod()[0]
+        rows = [np.array(given)[a : a + 2] for a in ends[:-1]]
+        kept.set_lod([np.cumsum([0, *map(len, rows)]).tolist()])
+        kept.set(np.concatenate(rows), fluid.CPUPlace())
+        return kept
+
+    hidden = L.fc(L.py_func(first_of_each, x, out), 1, bias_attr=False, param_attr=fluid.ParamAttr(name="w"))
+    summed = L.sequence_pool(hidden, "sum")
+    fluid.optimizer.SGD(0.5).minimize(L.mean(summed))
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    for lengths in ([3, 2], [4, 2, 2]):
+        before = np.array(fluid.global_scope().find_var("w").get_tensor())
+        values = np.arange(2.0 * sum(lengths), dtype="float32").reshape(-1, 2)
+        found, rows = executor.run(feed={"x": tensor(values, lengths)}, fetch_list=[summed, hidden], return_numpy=False)
+        starts = np.cumsum([0, *lengths[:-1]])
+        sums = np.stack([values[a] + values[a + 1] for a in starts])
+        np.testing.assert_allclose(np.array(found), sums @ before, rtol=1e-5, atol=1e-6)
+        assert rows.recursive_sequence_lengths() == [[2] * len(lengths)]
+        after = np.array(fluid.global_scope().find_var("w").get_tensor())
+        np.testing.assert_allclose(after, before - 0.5 * sums.mean(0)[:, None], rtol=1e-5, atol=1e-6)
+
+
+def test_a_size_that_no_input_has():
+    block = fluid.default_main_program().current_block()
+    x = fluid.data("x", [2, 3])
+    out = L.py_func(lambda a: np.array(a)[:, : 1 + int(np.array(a)[0, 0])], x, block.create_var(name="z", shape=[2, -1], dtype="float32"))
+    (found,) = run(L.reduce_sum(out, dim=1), x=np.full((2, 3), 1, "float32"))
+    assert found.tolist() == [2, 2]

@@ -117,3 +117,19 @@ def test_one_window_of_a_pool_is_there_where_less_than_a_stride_is_missing(taps,
         np.testing.assert_allclose(value, np.concatenate([how(part, (2, 3), keepdims=True) for part in columns], 3))
     with pytest.raises(ValueError, match="does not fit"):
         fluid.layers.pool2d(x, size + 3, "avg", 3)
+
+
+@pytest.mark.parametrize(("layer", "shape"), [
+    pytest.param(lambda x, v, n, f: L.pool2d(x, [n(4), n(4)], "avg", [n(2), n(2)]), (-1, 4, 3, 3), id="pool"),
+    pytest.param(lambda x, v, n, f: L.im2sequence(x, [n(2), n(2)], [n(1), n(1)]), (-1, 16), id="windows"),
+    pytest.param(lambda x, v, n, f: L.stack([v, v], n(1)), (-1, 2, 4), id="stack"),
+    pytest.param(lambda x, v, n, f: L.group_norm(x, n(2)), (-1, 4, 8, 8), id="groups"),
+    pytest.param(lambda x, v, n, f: L.label_smooth(v, epsilon=f(0.1)), (-1, 4), id="smooth"),
+    pytest.param(lambda x, v, n, f: L.exponential_decay(f(0.1), n(3), f(0.9)), (1,), id="schedule"),
+    pytest.param(lambda x, v, n, f: L.reshape(x, [n(-1), n(16), n(16)]), (-1, 16, 16), id="reshape"),
+    pytest.param(lambda x, v, n, f: L.resize_bilinear(x, [n(4), n(4)]), (-1, 4, 4, 4), id="resize"),
+])  # fmt: skip
+@pytest.mark.parametrize(("whole", "real"), [(np.int32, np.float32), (np.int64, np.float64)])
+def test_numbers_of_numpy_count_as_pythons(layer, shape, whole, real):
+    x, v = fluid.data("x", [None, 4, 8, 8]), fluid.data("v", [None, 4])
+    assert layer(x, v, whole, real).shape == shape

@@ -7,7 +7,7 @@ step. What parts hand on is copied out and in again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -37,17 +37,18 @@ class DynamicProgram:
 
     Args:
         program: cut as it is now; it is not changed later.
+        awaited: variables that sequences follow from, which begin a part as sizes do.
 
     Attributes:
         lasting: variables that live between steps.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, awaited: Set[str] = frozenset()) -> None:
         self.program = program
         self.steps = 0
         self.seed = seed_of(program)
         self.lasting = {v.name for v in program.persistables()}
-        self._parts = parts_of(program)
+        self._parts = parts_of(program, awaited)
         self._directed = {id(part): _directed(part.ops[0], self) for part in self._parts if part.directed}
         self._wanted: dict[tuple[str, ...], list[list[str]]] = {}
 

@@ -8,7 +8,7 @@ program.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any
 
@@ -45,7 +45,7 @@ def fed_attributes(op: Operator) -> Mapping[str, str]:
 
 def unseen(op: Operator) -> set[str]:
     """Return the states of a loop that nobody reads before a round writes them: they need no value before the first round."""
-    if not op.attrs.get("varying"):
+    if not op.attrs.get("varying") or "body" not in op.attrs:
         return set()
     regions = op.attrs["condition"], op.attrs["body"]
     reads = {name for region in regions for o in region.block.ops for name in o.input_names()}
@@ -102,8 +102,13 @@ def _likes(op: Operator) -> list[str]:
     return [forward_name(n) for n in op.output_names()] if op.definition.is_grad_of else []
 
 
-def parts_of(program: Program) -> list[Part]:
-    """Return the parts of a program, in the order in which they run."""
+def parts_of(program: Program, awaited: Set[str] = frozenset()) -> list[Part]:
+    """Return the parts of a program, in the order in which they run.
+
+    Args:
+        program: not changed.
+        awaited: variables whose values must be known before a part that reads them is planned.
+    """
     ops = program.top_ops
     before = _befores(ops)
     waiting, done = list(range(len(ops))), set[int]()
@@ -118,7 +123,7 @@ def parts_of(program: Program) -> list[Part]:
             found.append(Part([ops[i]], [i], host=not directs(ops[i]), directed=directs(ops[i])))
             done.add(i)
             waiting.remove(i)
-        together = _together(ops, before, waiting, done)
+        together = _together(ops, before, waiting, done, awaited)
         if together:
             found.append(Part([ops[i] for i in together], together))
             done.update(together)
@@ -126,17 +131,24 @@ def parts_of(program: Program) -> list[Part]:
     return found
 
 
-def _together(ops: Sequence[Operator], before: Sequence[set[int]], waiting: Sequence[int], done: set[int]) -> list[int]:
+def _together(
+    ops: Sequence[Operator], before: Sequence[set[int]], waiting: Sequence[int], done: set[int], awaited: Set[str]
+) -> list[int]:
     """Return the ops that can run now as one part."""
     found: set[int] = set()
     written: set[str] = set()
     for i in waiting:
         # A size that is made here must be known before the part that has it is planned.
-        if _alone(ops[i]) or not before[i] <= done | found or not written.isdisjoint(size_inputs(ops[i])):
+        if _alone(ops[i]) or not before[i] <= done | found or not written.isdisjoint(_known_before(ops[i], awaited)):
             continue
         found.add(i)
         written.update(ops[i].output_names())
     return sorted(found)
+
+
+def _known_before(op: Operator, awaited: Set[str]) -> list[str]:
+    """Return the variables whose values an op needs before the part that has it is planned."""
+    return [*size_inputs(op), *(name for name in op.input_names() if name in awaited)] if awaited else size_inputs(op)
 
 
 def _alone(op: Operator) -> bool:

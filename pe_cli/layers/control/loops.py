@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
+from pe_cli.ops.define.region import either
 from pe_cli.program.defaults import default_main_program
 from pe_cli.program.ir import Block, Variable
 from pe_cli.program.outline import Outline
@@ -254,13 +255,16 @@ def append_while(
     return [block.var(n) for n in finals], [block.var(n) for n in rows], block.var(count)
 
 
-def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variables, Variables]) -> list[Variable]:
+def branch(
+    condition: Variable, yes: Outline, no: Outline, results: tuple[Variables, Variables], varied: Set[str] = frozenset()
+) -> list[Variable]:
     """Append one of two branches that a step takes; what either writes outside keeps its value where the other one runs.
 
     Args:
         condition: one bool.
         yes, no: cut; run where the condition holds and where it does not.
         results: what each of them gives.
+        varied: variables outside that branches write with other types than they were declared with; the host takes the branch then.
 
     Raises:
         PeError: they give different numbers of results, or different types.
@@ -272,11 +276,17 @@ def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variab
     kept = list(dict.fromkeys([*yes.written, *no.written]))
     # A branch may return a variable from outside as it is; then it has to be handed in to be handed out.
     passed = [v.name for of, row in zip((yes, no), results, strict=True) for v in row if of.passes(v.name)]
-    args = list(dict.fromkeys([*kept, *yes.captured, *no.captured, *passed]))
+    # What both branches write anew has no value before.
+    fresh = varied & set(yes.written) & set(no.written)
+    args = list(dict.fromkeys([*(n for n in kept if n not in fresh), *yes.captured, *no.captured, *passed]))
     regions = [of.region(args, [*(v.name for v in row), *kept]) for of, row in zip((yes, no), results, strict=True)]
     outs = [block.program.unique("cond.out") for _ in results[0]]
     given = {"Condition": condition.name, **({"Captured": args} if args else {})}
-    block.append_op("cond", given, {"Out": [*outs, *kept]}, {"yes": regions[0], "no": regions[1]})
+    for name in varied:
+        place = len(outs) + kept.index(name)
+        block.vars[name].type = either(*(r.block.vars[r.results[place]].type for r in regions))
+    attrs = {"yes": regions[0], "no": regions[1], "varying": bool(varied)}
+    block.append_op("cond", given, {"Out": [*outs, *kept]}, attrs)
     for i, name in enumerate(outs):
         # One branch that learns is enough: the other one gives a gradient of nothing.
         block.vars[name].stop_gradient = all(r.block.vars[r.results[i]].stop_gradient for r in regions)

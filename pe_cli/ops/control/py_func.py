@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, grad_name, op
@@ -36,7 +37,7 @@ def _double_back(x: Any, out: Any, gradient: Any) -> Any:
         "skip": Attr([], "names of variables that backward is not given"),
         "shapes": Attr([], "shape of each output; -1 is the size of that axis of the first input that has -1 there"),
         "dtypes": Attr([], "element type of each output"),
-        "sources": Attr([], "for each output, the input that gives its sizes of -1"),
+        "sources": Attr([], "for each output, the input that gives its sizes of -1; -1 where the function does"),
     },
     samples=[
         Sample(
@@ -89,7 +90,7 @@ def py_func(
     del forward, backward, skip
     made = []
     for shape, dtype, source in zip(shapes, dtypes, sources, strict=True):
-        sizes = tuple(x[source].shape[axis] if size == -1 else size for axis, size in enumerate(shape))
+        sizes = tuple(x[source].shape[axis] if size == -1 and source >= 0 else size for axis, size in enumerate(shape))
         made.append(TensorType(sizes, dtype))
     return (made,)
 
@@ -186,20 +187,24 @@ def _name(function: Any) -> str:
         "forward": Attr(None, "function of the arrays of X; a Python object, which no file can give"),
         "shapes": Attr([], "shape that each output is declared with; what the function returns counts"),
         "dtypes": Attr([], "element type of each output"),
+        "fits": Attr(False, "other ops read the results: sizes of shapes but -1 must be theirs"),
     },
     differentiable="",
     samples=[
         Sample({"X": [(3, 4)]}, {"forward": lambda x: x[:2], "shapes": [[3, 4]], "dtypes": ["float64"]}, "fewer rows", keep=("X",)),
     ],
 )
-def py_func_free(x: list[TensorType], *, forward: Any, shapes: list[list[int]], dtypes: list[str]) -> tuple[list[TensorType]]:
-    """Call a Python function in a step, whose results no other op reads: they may have any shape.
+def py_func_free(
+    x: list[TensorType], *, forward: Any, shapes: list[list[int]], dtypes: list[str], fits: bool
+) -> tuple[list[TensorType]]:
+    """Call a Python function in a step, whose results may have any shape, and sequences.
 
-    Executors put it for py_func where results are fetched alone; the program is cut there.
+    Executors put it for py_func where results are fetched alone, or where a function without a gradient says sizes; the program is cut
+    there.
 
     Args:
         X: any types.
-        forward: as that of py_func.
+        forward: as that of py_func; inputs with sequences come with them (`lod.Leveled`), and results may have them.
 
     Returns:
         Out: of the declared types, for those who ask the program; a step gives what the function returns, cast to dtypes.
@@ -210,28 +215,34 @@ def py_func_free(x: list[TensorType], *, forward: Any, shapes: list[list[int]], 
     Source:
         fluid.layers.py_func.
     """
-    del x, forward
+    del x, forward, fits
     return ([TensorType(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)],)
 
 
-@py_func_free.host
-def py_func_free_host(inputs: Mapping[str, Sequence[Any]], attrs: Mapping[str, Any]) -> dict[str, list[Any]]:
+@py_func_free.host_run
+def py_func_free_host(run: HostRun) -> dict[str, list[Any]]:
     """One call of the function.
 
     Raises:
         PeError: see the op.
     """
+    attrs = run.attrs
     function = _checked(attrs["forward"], "forward")
     try:
-        found = function(*inputs.get("X", ()))
+        found = function(*(v if v.lod else v.array for v in run.values.get("X", ())))
     except Exception as error:  # whatever a user's function raises
         raise PeError(f"py_func: {type(error).__name__}: {error}") from error
     values = list(found) if isinstance(found, (list, tuple)) else [found]
     if len(values) != len(attrs["dtypes"]):
         raise PeError(f"{_name(function)} returned {len(values)} values for {len(attrs['dtypes'])} variables", hint="return one for each")
-    arrays = [np.asarray(value) for value in values]
-    for array, dtype in zip(arrays, attrs["dtypes"], strict=True):
-        if not np.can_cast(array.dtype, np.dtype(dtype), "same_kind"):
-            raise PeError(f"py_func: {_name(function)} returned {array.dtype} for {dtype}", hint="declare or return that type")
-    return {"Out": arrays}
+    made = []
+    for value, dtype, shape in zip(values, attrs["dtypes"], attrs["shapes"], strict=True):
+        array = np.asarray(value)
+        sizes = zip(array.shape, shape, strict=False)
+        wrong = attrs["fits"] and (array.ndim != len(shape) or any(size not in (-1, is_) for is_, size in sizes))
+        if wrong or not np.can_cast(array.dtype, np.dtype(dtype), "same_kind"):
+            message = f"py_func: {_name(function)} returned {array.dtype}{list(array.shape)} for {dtype}{list(shape)}"
+            raise PeError(message, hint="declare or return that type")
+        made.append(Leveled(array, value.lod) if isinstance(value, Leveled) else array)
+    return {"Out": made}
 not_in_onnx("it calls a Python function", "py_func", "py_func_free")

@@ -73,6 +73,18 @@ class Recipe:
         return np.ascontiguousarray(made, np.int64)
 
 
+class ComputedInStep(PeError):
+    """Values that must be known before a step come from the step itself.
+
+    Args:
+        name: of the variable.
+    """
+
+    def __init__(self, message: str, name: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+
+
 @dataclass
 class LodRequest:
     """One op for its rule; the rule may be called for the op and for its gradient op.
@@ -148,14 +160,12 @@ class LodRequest:
         """Return the array that has the values of an input before the step: it is fed, or follows from feeds and constants.
 
         Raises:
-            PeError: its values come from the step itself.
+            ComputedInStep: its values come from the step itself; a PeError.
         """
         name = self.inputs[slot][0]
         if name not in self.known:
-            raise PeError(
-                f"{self.op.name}: {slot} '{name}' is computed in the step, but sizes must be known before it",
-                hint="feed it, or take it from sequence_pad",
-            )
+            message = f"{self.op.name}: {slot} '{name}' is computed in the step, but sizes must be known before it"
+            raise ComputedInStep(message, name, "feed it, or take it from sequence_pad")
         return self.known[name]
 
     def give(self, slot: str, *names: str) -> None:

@@ -58,6 +58,13 @@ def results_of(op: str, name: str, body: Body, args: Sequence[TensorType], like:
     return [types[n] for n in body.results]
 
 
+def either(a: TensorType, b: TensorType) -> TensorType:
+    """Return the type of what is one or the other: sizes that differ are not known; of other numbers of axes the second counts."""
+    if len(a.shape) != len(b.shape):
+        return b
+    return a.with_shape(*(p if p == q else -1 for p, q in zip(a.shape, b.shape, strict=True)))
+
+
 def same_sizes(before: TensorType, after: TensorType) -> bool:
     """Whether a state may become the other: sizes that are known agree."""
     if before.dtype != after.dtype or len(before.shape) != len(after.shape):

@@ -225,18 +225,21 @@ class OpDef:
         self.grad_maker = fn
         return fn
 
-    def sequences(self, host_slots: str = "", *, begins: bool = False) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    def sequences(
+        self, host_slots: str = "", *, begins: bool = False, values: str = ""
+    ) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
         """Register what the op does with sequences: `fn(LodRequest)`, for the op and its gradient.
 
         Args:
             host_slots: optional input slots that the rule fills; an op that has them already is left alone.
             begins: its output may have sequences where no input has.
+            values: input slots whose values the rule may need before a step.
         """
 
         def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
             # The gradient copies what is known of sequences when it is declared.
             assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
-            self.give(Sequenced(fn, tuple(host_slots.split()), begins))
+            self.give(Sequenced(fn, tuple(host_slots.split()), begins, tuple(values.split())))
             return fn
 
         return keep

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from numbers import Integral, Real
 from typing import Any
 
 from pe_cli.core.errors import PeError, WrongType
@@ -86,8 +87,11 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     default = attr.default
     if isinstance(value, tuple):
         value = list(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+    # NumPy's numbers count as Python's: scripts work sizes and factors out with arrays.
+    if isinstance(default, float) and _is_number(value, Real):
         value = float(value)
+    elif type(default) is int and _is_number(value, Integral):
+        value = int(value)
     # A default of None leaves the type open: of regions and functions, which their ops check themselves.
     wanted = type(default)
     # True is a whole number for Python, but none for an op.
@@ -101,12 +105,17 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     return value
 
 
+def _is_number(value: Any, kind: type) -> bool:
+    # A bool is a whole number for Python, but none for an op.
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
     """Return an element of a list, converted to the type of the default's."""
     if not default:
         return item
     wanted = type(default[0])
-    if wanted is float and isinstance(item, int) and not isinstance(item, bool):
+    if wanted is float and _is_number(item, Real):
         return float(item)
     # NumPy's whole numbers are taken, too, but no float, even one without a fraction.
     if wanted is int and not isinstance(item, (bool, float)) and hasattr(item, "__index__"):

@@ -18,9 +18,9 @@ from pe_cli.ops.define.traits import InPlace
 
 @kernel
 def cut_boxes(x: Ptr, info: Ptr, out: Ptr, owner: PtrI64, owned: Int, boxes: Int, each: Int):
-    """out = x within [0, size - 1] of the box's image: `owner` says which, or `each` boxes in a row have one."""
+    """out = x within [0, size - 1] of the image of `each` boxes: `owner` says which, or they are images in turn."""
     for b in range(boxes):
-        i = owner[b] * 3 if owned else b // each * 3
+        i = owner[b // each] * 3 if owned else b // each * 3
         # ImInfo has the size of the network's input, boxes are in pixels of the image before it was scaled: the size is divided by the
         # scale. Half a pixel rounds up, as C's round does for sizes, and the last pixel is inside.
         high = T(math.floor(info[i] / info[i + 2] + T(0.5)) - 1)
@@ -44,6 +44,9 @@ def _infos(rng):
     samples=[
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes per image"),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (3, 4)), "ImInfo": _infos, "Owner": fixed([0, 0, 1])}, name="sequences"),
+        Sample(
+            {"Input": lambda rng: rng.uniform(-9, 99, (3, 2, 4)), "ImInfo": _infos, "Owner": fixed([0, 0, 1])}, name="boxes of two classes"
+        ),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (5, 4)), "ImInfo": lambda rng: [[60.0, 80.0, 1.0]]}, name="one image"),
     ],
 )
@@ -53,10 +56,10 @@ def box_clip(x: TensorType, info: TensorType, owner: TensorType | None) -> Tenso
     Output = min(max(Input, 0), size - 1), size = round(height / scale) or round(width / scale)
 
     Args:
-        Input: [images, boxes, 4], or [boxes, 4] of one image or with a sequence for each image: left, top, right, bottom, in pixels;
-            float32 or float64.
+        Input: [images, boxes, 4], [boxes, 4] of one image, or [boxes, 4] or [boxes, classes, 4] with a sequence for each image: left,
+            top, right, bottom, in pixels; float32 or float64.
         ImInfo: [images, 3] element type of Input: height, width and scale of the network's input.
-        Owner: [boxes] int64: image of each box.
+        Owner: [boxes] int64: image of each row of Input.
 
     Returns:
         Output: type of Input.
@@ -94,7 +97,8 @@ def box_clip_cpu(o: Lowering) -> None:
     images, boxes = info.shape[0], product(x.shape[:-1])
     if o.inputs("Owner"):
         if boxes:
-            o.call(cut_boxes, x, info, o.output("Output"), o.input("Owner"), 1, boxes, 1)
+            # A row of sequences may have several boxes, such as one for each class.
+            o.call(cut_boxes, x, info, o.output("Output"), o.input("Owner"), 1, boxes, product(x.shape[1:-1]))
         return
     if images != 1 and (len(x.shape) != 3 or x.shape[0] != images):
         message = f"box_clip: {images} images, and nothing says whose the boxes {list(x.shape)} are"

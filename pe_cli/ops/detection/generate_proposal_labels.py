@@ -152,7 +152,8 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
     found = []
     for i in range(n):
         classes, crowd = (parts[slot][i].ravel() for slot in ("GtClasses", "IsCrowd"))
-        if ((classes < 0) | (classes >= most)).any():
+        # Moves that are the same for all classes stand at class 1, and a cascade counts just two places for them.
+        if ((classes < 0) | ((classes >= most) & (not run.attrs["is_cls_agnostic"]))).any():
             raise PeError(f"generate_proposal_labels: image {i} has classes {classes.tolist()}, class_nums is {most}")
         # True boxes are in pixels of the image, proposals in those of the network's input, which is `scale` times as large.
         scale = run.one("ImInfo")[i, 2]

@@ -98,7 +98,7 @@ def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
                     outside[4 * K * r + k] = T(0)
                 kind = label[r]
                 # A wrong class is reported, and its row does not count; nothing is written outside the classes' columns.
-                if kind < 0 or kind >= K:
+                if kind < 0 or (kind >= K and not agnostic):
                     status[0], status[1], status[2], status[3] = OUT_OF_RANGE, of[e], kind, K
                     label[r] = -1
                 elif kind > 0:

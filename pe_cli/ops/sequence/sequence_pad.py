@@ -224,7 +224,7 @@ def _row_numbers(offsets: Indices) -> Indices:
     return np.zeros(int(offsets[-1]), np.int64)
 
 
-@sequence_unpad.sequences("Offsets Rows")
+@sequence_unpad.sequences("Offsets Rows", values="Length")
 def sequence_unpad_lod(s: LodRequest) -> None:
     """Lengths become sequences."""
     offsets = s.derive(checked_offsets, s.host("Length"))
@@ -319,7 +319,7 @@ def sequence_mask(
     return TensorType((*x.shape, steps), check_dtype(out_dtype))
 
 
-@sequence_mask.sequences("Longest")
+@sequence_mask.sequences("Longest", values="X")
 def sequence_mask_lod(s: LodRequest) -> None:
     """Lengths have no sequences."""
     if s.attrs["maxlen"] < 0 and not s.inputs.get("Maxlen"):

@@ -325,7 +325,7 @@ def sequence_slice(
     return _rows("sequence_slice", x, index)
 
 
-@sequence_slice.sequences("Index")
+@sequence_slice.sequences("Index", values="Offset Length")
 def sequence_slice_lod(s: LodRequest) -> None:
     """New sequences, as many as before."""
     sources: Sequence[str] = (s.offsets("X"), s.host("Offset"), s.host("Length"))

@@ -167,7 +167,7 @@ def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], app
     return x
 
 
-@lod_reset.sequences(begins=True)
+@lod_reset.sequences(begins=True, values="Y")
 def lod_reset_lod(s: LodRequest) -> None:
     """The levels of Y, or the one given.
 

@@ -64,7 +64,7 @@ def expand(x: TensorType, fed: TensorType | None = None, *, expand_times: list[i
     Args:
         X: any.
         ExpandTimes: [axes] integers, instead of the attribute: only known in the step.
-        expand_times: copies along each axis.
+        expand_times: copies along each axis; beside ExpandTimes as far as they are known, else -1.
 
     Returns:
         Out: size k is expand_times[k] times X's.
@@ -76,7 +76,8 @@ def expand(x: TensorType, fed: TensorType | None = None, *, expand_times: list[i
         fluid.layers.expand.
     """
     if fed is not None:
-        return x.with_shape(*([-1] * len(x.shape)))
+        times = expand_times if len(expand_times) == len(x.shape) else [-1] * len(x.shape)
+        return x.with_shape(*(s * t if s >= 0 and t > 0 else -1 for s, t in zip(x.shape, times, strict=True)))
     if len(expand_times) != len(x.shape) or any(t < 1 for t in expand_times):
         raise PeError(f"expand of {x} needs {len(x.shape)} times of at least 1, got {expand_times}")
     return x.with_shape(*(-1 if s == -1 else s * t for s, t in zip(x.shape, expand_times, strict=True)))

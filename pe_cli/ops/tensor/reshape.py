@@ -41,7 +41,7 @@ def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int])
     Args:
         X: any.
         Shape: [axes] integers, instead of the attribute: only known in the step.
-        shape: sizes; 0 keeps X's size of that axis, one -1 stands for what is left.
+        shape: sizes; 0 keeps X's size of that axis, one -1 stands for what is left. Beside Shape as far as they are known, else -1.
 
     Returns:
         Out: the elements of X in row-major order.
@@ -53,7 +53,7 @@ def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int])
         fluid.layers.reshape.
     """
     if sizes is not None:
-        return x.with_shape(*(s if s > 0 else -1 for s in shape))
+        return x.with_shape(*(s if s > 0 else x.shape[i] if s == 0 and i < len(x.shape) else -1 for i, s in enumerate(shape)))
     if any(s < -1 for s in shape) or shape.count(-1) > 1:
         raise PeError(f"reshape takes sizes of at least 1, 0 and one -1, got shape {shape}")
     rest = list(x.shape)

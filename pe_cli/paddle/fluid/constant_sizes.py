@@ -11,7 +11,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import Random
-from pe_cli.paddle.errors import NotThereYet
+from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.program.ir import Block, Operator, Variable, agrees
 from pe_cli.program.outline import Outline
 from pe_cli.program.prune import prune
@@ -21,9 +21,14 @@ OPEN: list[Outline] = []
 #: Bodies of `while_loop` that are being written, and that are no blocks of their own: what must be made before their loop cannot be.
 CLOSED: list[Block] = []
 
+#: Branches of `cond` that are being written, the outermost first; `varied` of each is what its ops write with other types.
+BRANCHES: list[Outline] = []
+
 
 def vary(block: Block, op: Operator) -> None:
-    """Let what a round of a While writes with other sizes have unknown ones; nothing where no While is being written."""
+    """Let what a round of a While writes with other sizes have unknown ones, and what a branch assigns the type that it gets there."""
+    if BRANCHES and op.type == "assign":
+        _retype(block, op)
     # Only while a loop is being written: elsewhere a variable with two sizes is a mistake, which the block reports.
     varied = OPEN[-1].varied if OPEN else None
     if varied is None or not any(n in block.vars for n in op.output_names()):
@@ -40,6 +45,22 @@ def vary(block: Block, op: Operator) -> None:
                 continue
             v.type = v.type.with_shape(*(a if a == b else -1 for a, b in zip(v.shape, found.shape, strict=True)))
             varied.add(name)
+
+
+def _retype(block: Block, op: Operator) -> None:
+    """Give what a branch assigns, and nothing outside has read or written, the type of what is assigned."""
+    branch = BRANCHES[-1]
+    (name,), (source,) = op.outputs["Out"], op.inputs["X"]
+    v, found = block.vars.get(name), block.var(source).type
+    if v is None or branch.varied is None or v.dtype != found.dtype or agrees(v.type, found):
+        return
+    if v.persistable and getattr(v, "asked_to_last", True):
+        return
+    # Whoever has read it was built for the type before.
+    used = {n for o in block.ops for n in (*o.input_names(), *o.output_names())}
+    if name not in used:
+        v.type, v.persistable = found, False
+        branch.varied.add(name)
 
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
@@ -105,6 +126,26 @@ def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False)
             return None, value
         parts = [v if isinstance(v, Variable) else find("fill_constant").fn([1], "int64", float(v)) for v in value]
         return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
+
+
+def open_sizes(layer: str, argument: str, value: Any, fed: Variable) -> list[int]:
+    """Return sizes as far as the program alone says them, -1 where a step does.
+
+    Args:
+        layer: for errors.
+        argument: for errors.
+        value: what `known_or_fed` was given.
+        fed: the variable that it returned.
+
+    Raises:
+        FluidValueError: a variable has the sizes, and how many is not known; a ValueError.
+    """
+    if not isinstance(value, Variable):
+        found = [folded(layer, argument, v, single=True) for v in value]
+        return [-1 if v is None or isinstance(v, Variable) else int(v) for v in found]
+    if len(fed.shape) != 1 or fed.shape[0] < 0:
+        raise FluidValueError(f"{layer}: the sizes are {fed}, whose length is not known", hint="declare its length")
+    return [-1] * fed.shape[0]
 
 
 def folded(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:

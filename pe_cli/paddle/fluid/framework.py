@@ -376,6 +376,11 @@ def switch_startup_program(program: Any) -> Any:
     return before
 
 
+def _get_var(name: str, program: Any = None) -> Any:
+    """Return a variable of the main block of a program, the default main program without one."""
+    return (default_main_program() if program is None else program).global_block().var(name)
+
+
 def dtype_is_floating(dtype: Any) -> bool:
     """Return whether an element type is one of floating-point numbers."""
     return as_dtype(dtype) in ("float16", "float32", "float64")

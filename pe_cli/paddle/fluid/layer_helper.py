@@ -7,6 +7,7 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper as CoreHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid.core import VarDesc
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -106,15 +107,30 @@ class LayerHelper:
         return found.pop() if found else None
 
     def create_parameter(
-        self, attr: Any, shape: Any, dtype: Any = None, is_bias: bool = False, default_initializer: Any = None
+        self,
+        attr: Any,
+        shape: Any,
+        dtype: Any = None,
+        is_bias: bool = False,
+        default_initializer: Any = None,
+        stop_gradient: bool = False,
+        type: Any = VarDesc.VarType.LOD_TENSOR,
     ) -> Any:
-        """Make a parameter, which the startup program fills; None where attr is False."""
+        """Make a parameter, which the startup program fills; None where attr is False. With stop_gradient it is not trained.
+
+        Raises:
+            FluidValueError: a type but that of tensors; a ValueError.
+        """
+        if type != VarDesc.VarType.LOD_TENSOR:
+            raise FluidValueError(f"a parameter is a tensor, not {type}", hint="leave type out")
         # A layer with bias_attr=False has no bias; `append_bias_op` then does nothing.
         if attr is False:
             return None
         kind = as_dtype(dtype or self.input_dtype() or "float32")
         with raised_as(FluidValueError):
-            return self._core.parameter(attr, as_sizes(shape), kind, is_bias=is_bias, default=default_initializer)
+            made = self._core.parameter(attr, as_sizes(shape), kind, is_bias=is_bias, default=default_initializer)
+        made.stop_gradient = made.stop_gradient or stop_gradient
+        return made
 
     def get_parameter(self, name: str) -> Any:
         """Return a parameter of the program.

@@ -13,6 +13,7 @@ from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.execute.plan.distributed import Told
 from pe_cli.execute.plan.dynamic_programs import DynamicProgram
 from pe_cli.execute.plan.program_parts import is_dynamic
+from pe_cli.graph.lod_resolution import awaited
 from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
@@ -103,9 +104,9 @@ def run(
     # A startup program without parameters has nothing to run.
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
-    cut = _cut(program)
     given = [{name: leveled(t) for name, t in part.items()} for part in parts]
     step = Step([feeding.samples_of(program, part) for part in parts], plain=frozenset(wanted if plain else ()))
+    cut = _cut(program, feeding.levels_of(given))
     found = _run_parts(cut, root, setting, given, fetches, step) if cut else _run_once(program, root, setting, given, fetches, step)
     values = [{name: tensor_of(v) for name, v in each.items()} for each in found]
     for each in shown:
@@ -129,18 +130,26 @@ class Step:
     plain: frozenset[str] = frozenset()
 
 
-#: Program -> its version, and its parts where sizes that only values tell cut it.
-_CUT: WeakKeyDictionary[Program, tuple[int, DynamicProgram | None]] = WeakKeyDictionary()
+#: Program -> its version, and by levels of its feeds its parts where sizes or sequences that only values tell cut it.
+_CUT: WeakKeyDictionary[Program, tuple[int, dict[feeding.Levels, DynamicProgram | None]]] = WeakKeyDictionary()
 
 
-def _cut(program: Program) -> DynamicProgram | None:
+def _cut(program: Program, levels: feeding.Levels) -> DynamicProgram | None:
     """Return the parts of a program, None for one that runs as a whole."""
     version = version_of(program)
     # Weak, and by version: the parts are made again when a script has appended something.
     if program not in _CUT or _CUT[program][0] != version:
+        _CUT[program] = version, {}
+    known = _CUT[program][1]
+    if levels not in known:
         free = freed(program) or program
-        _CUT[program] = version, DynamicProgram(free.clone()) if is_dynamic(free) else None
-    return _CUT[program][1]
+        first = awaited(free, dict(levels))
+        made = DynamicProgram(free.clone(), first) if first or is_dynamic(free) else None
+        if made is not None:
+            # Draws go on where the parts for other levels are: they do not begin again.
+            made.steps = max((each.steps for each in known.values() if each is not None), default=0)
+        known[levels] = made
+    return known[levels]
 
 
 def _run_parts(

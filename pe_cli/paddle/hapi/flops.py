@@ -65,6 +65,9 @@ class Counted:
         self._layer, self.total_ops = layer, 0
 
     def __getattr__(self, name: str) -> Any:
+        # There is no layer yet in what copy and pickle make.
+        if name == "_layer":
+            raise AttributeError(name)
         return getattr(self._layer, name)
 
 

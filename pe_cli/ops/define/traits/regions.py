@@ -16,11 +16,13 @@ class Sequenced(Trait):
         rule: `f(LodRequest)`, for the op and its gradient.
         host_slots: optional input slots that the rule fills with arrays made from offsets before a step.
         begins: its output may have sequences where no input has.
+        value_slots: input slots whose values the rule may need before a step, as sequences or sizes follow from them.
     """
 
     rule: Callable[[Any], None]
     host_slots: tuple[str, ...] = ()
     begins: bool = False
+    value_slots: tuple[str, ...] = ()
 
     def verify(self, op: Named) -> None:
         need(op, self.host_slots)

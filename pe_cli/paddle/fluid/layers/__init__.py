@@ -133,5 +133,16 @@ def _collected() -> dict[str, Any]:
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}
 
 
-globals().update(_collected())
+def _at_home(layers: dict[str, Any]) -> dict[str, Any]:
+    """Return layers that say this module and their name here: PaddleDetection looks its operators up by these."""
+    seen: set[int] = set()
+    for name, fn in layers.items():
+        # A layer with a second name keeps the first; only what was wrapped for this module is changed.
+        if inspect.isfunction(fn) and hasattr(fn, "__wrapped__") and id(fn) not in seen:
+            fn.__module__, fn.__name__, fn.__qualname__ = __name__, name, name
+            seen.add(id(fn))
+    return layers
+
+
+globals().update(_at_home(_collected()))
 __getattr__ = missing("fluid.layers", lambda: globals())

@@ -111,7 +111,11 @@ def called(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _attribute(value: Any) -> Any:
-    """Return an argument; of a decay, the attribute of a parameter that it stands for."""
+    """Return an argument: of a decay, the attribute of a parameter that it stands for; NumPy's numbers, also in lists, as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple) and any(isinstance(v, np.generic) for v in value):
+        return type(value)([_attribute(v) for v in value])
     return ParamAttr(regularizer=value) if isinstance(value, Regularizer) else value
 
 

@@ -15,7 +15,7 @@ from pe_cli.layers.control import loops
 from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.constant_sizes import BRANCHES, CLOSED, OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.dynamic_rnn import (
@@ -78,14 +78,20 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
     for fn in (true_fn, false_fn):
         # Both branches are appended behind each other and cut out again: layers append to the block that is current, and need no other way.
         parts.append(Outline(block))
-        made.append(None if fn is None else fn())
+        parts[-1].varied = set()
+        BRANCHES.append(parts[-1])
+        try:
+            made.append(None if fn is None else fn())
+        finally:
+            BRANCHES.pop()
         # Before the second is cut out, while the variables of both are in the block.
         if len(made) == 2:
             _check_alike(*made)
         parts[-1].cut()
     rows = [[v for v in flatten(m) if v is not None] for m in made]
     with raised_as(FluidValueError):
-        outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
+        varied = {name for part in parts for name in part.varied or ()}
+        outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]), varied)
     return like(made[0], iter(outs))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.nn.unfold import rows_of_windows
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import known_or_fed, open_sizes, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
@@ -38,10 +38,8 @@ def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int =
     """
     ensure_defaults()
     sizes, fed = known_or_fed("gaussian_random", "shape", shape)
-    if fed is not None and fed.type.known is False:
-        raise FluidValueError(f"gaussian_random: shape is {fed}, whose length is not known", hint="declare its length")
     attrs = {
-        "shape": sizes if fed is None else [-1] * fed.shape[0],
+        "shape": sizes if fed is None else open_sizes("gaussian_random", "shape", shape, fed),
         "mean": float(mean),
         "std": float(std),
         "seed": seed,
@@ -55,7 +53,7 @@ def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: f
     """Draw numbers from [min, max); shape is numbers, integer variables, or one variable [axes]."""
     ensure_defaults()
     sizes, fed = known_or_fed("uniform_random", "shape", shape)
-    attrs = {"shape": list(sizes) if fed is None else [-1] * length_of("uniform_random", fed), "dtype": as_dtype(dtype)}
+    attrs = {"shape": list(sizes) if fed is None else open_sizes("uniform_random", "shape", shape, fed), "dtype": as_dtype(dtype)}
     with raised_as(FluidValueError):
         more = {"min": float(min), "max": float(max), "seed": seed}
         return LayerHelper("uniform_random").one("uniform_random", {"ShapeTensor": fed}, {**attrs, **more})
@@ -78,7 +76,8 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Any:
     times, fed = known_or_fed("expand", "expand_times", expand_times)
     if fed is None:
         return call("expand", x, list(times), name)
-    return LayerHelper("expand", name).one("expand", {"X": x, "ExpandTimes": fed}, {})
+    attrs = {"expand_times": open_sizes("expand", "expand_times", expand_times, fed)}
+    return LayerHelper("expand", name).one("expand", {"X": x, "ExpandTimes": fed}, attrs)
 
 
 def slice_(input: Variable, axes: Any, starts: Any, ends: Any) -> Any:
@@ -226,7 +225,7 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
     """Compute the place that every pixel of an image is taken from; out_shape is four numbers or an integer variable [4]."""
     ensure_defaults()
     sizes, fed = known_or_fed("affine_grid", "out_shape", out_shape)
-    attrs = {"output_shape": list(sizes) if fed is None else [-1] * 4}
+    attrs = {"output_shape": list(sizes) if fed is None else open_sizes("affine_grid", "out_shape", out_shape, fed)}
     return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta, "OutputShape": fed}, attrs, "Output")
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import Span
+from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Variable
 
 
@@ -28,10 +29,12 @@ def py_func(
     On several devices it is called once for each, with that device's part of the batch, one after the other.
 
     Args:
-        func: is given a LoDTensor for each x; returns an array, or several, for out; nothing where out is None.
+        func: is given a LoDTensor for each x; returns an array, a LoDTensor, or several, for out; nothing where out is None. Sequences
+            come and go with them where there is no backward_func.
         x: a variable, or several, or None.
-        out: a variable, or several, made with `create_var` and the shape and dtype that func returns; a size of -1 is that of the same
-            axis of the first x that has -1 there. What no layer reads may have any shape. None where func returns nothing.
+        out: a variable, or several, made with `create_var` and the shape and dtype that func returns; a size of -1 is what func says,
+            and with backward_func that of the same axis of the first x that has -1 there. What no layer reads may have any shape. None
+            where func returns nothing.
         backward_func: is given x, out and the gradients of out (None where there is none); returns the gradients of x (None for 0).
             Without it no gradient flows through.
         skip_vars_in_backward_input: variables of x and out that backward_func is not given.
@@ -60,7 +63,7 @@ def py_func(
         "skip": [v.name for v in skipped],
         "shapes": [list(v.shape) for v in outs],
         "dtypes": [v.dtype for v in outs],
-        "sources": [_source(v, xs) for v in outs],
+        "sources": [_source(v, xs, alone=backward_func is None) for v in outs],
     }
     with raised_as(FluidValueError):
         # Without any variable the current program is meant.
@@ -86,8 +89,8 @@ def _variables(given: Any, what: str) -> list[Variable]:
     return found
 
 
-def _source(v: Variable, xs: list[Variable]) -> int:
-    """Return the input that gives an output's sizes of -1."""
+def _source(v: Variable, xs: list[Variable], *, alone: bool) -> int:
+    """Return the input that gives an output's sizes of -1; -1 where none does and the function says them `alone`."""
     if getattr(v, "undefined", False) or not v.shape:
         raise FluidValueError(f"py_func: '{v.name}' has no shape", hint="give create_var a shape")
     # Sizes of -1 are only known in a step; the first input that has them at the same axes says them.
@@ -95,19 +98,32 @@ def _source(v: Variable, xs: list[Variable]) -> int:
     for i, x in enumerate(xs):
         if all(axis < len(x.shape) and x.shape[axis] == -1 for axis in open_axes):
             return i
+    if open_axes and alone:
+        return -1
     if open_axes:
         raise FluidValueError(f"py_func: no x has the sizes of -1 of '{v.name}', {v.type}", hint="give every size of it")
     return 0
 
 
 def _on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of arrays that calls one of LoDTensors; None stays None."""
+    """Return a function of arrays, or of those with sequences, that calls one of LoDTensors; None stays None."""
 
-    def call(*arrays: np.ndarray[Any, Any] | None) -> Any:
-        return function(*[None if a is None else LoDTensor(a) for a in arrays])
+    def call(*arrays: np.ndarray[Any, Any] | Leveled | None) -> Any:
+        found = function(*[_tensor(a) for a in arrays])
+        return [_leveled(v) for v in found] if isinstance(found, (list, tuple)) else _leveled(found)
 
     call.__name__ = getattr(function, "__name__", type(function).__name__)
     return call
+
+
+def _tensor(value: np.ndarray[Any, Any] | Leveled | None) -> LoDTensor | None:
+    if isinstance(value, Leveled):
+        return LoDTensor(value.array, to_lengths(value.lod))
+    return None if value is None else LoDTensor(value)
+
+
+def _leveled(value: Any) -> Any:
+    return Leveled(value.array, tuple(value.lod())) if isinstance(value, LoDTensor) and value.lod() else value
 
 
 def _caller() -> Span:

@@ -61,6 +61,8 @@ def create_global_var(
         name = program.unique("_generated_var")
     made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
     Constant(float(value))(made, default_startup_program().global_block())
+    # A script that did not ask for it may give the variable another type in a branch.
+    made.asked_to_last = persistable
     return made
 
 
@@ -119,7 +121,7 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     return made if out is None else find("assign").fn(made, out)
 
 
-def _filled_sizes(shape: Any) -> tuple[list[int], Variable | None]:
+def _filled_sizes(shape: Any) -> tuple[list[int], Any]:
     """Return sizes as the program alone says them, 1 where only a step does, and how often a step repeats each axis."""
     try:
         return list(sizes_of("fill_constant", "shape", shape)), None
@@ -127,8 +129,8 @@ def _filled_sizes(shape: Any) -> tuple[list[int], Variable | None]:
         if isinstance(shape, Variable):
             return [1] * length_of("fill_constant", shape), shape
     # Sizes that are numbers, 0 among them, are filled at once.
-    _, fed = known_or_fed("fill_constant", "shape", [size if isinstance(size, Variable) else 1 for size in shape])
-    return [1 if isinstance(size, Variable) else int(size) for size in shape], fed
+    times = [size if isinstance(size, Variable) else 1 for size in shape]
+    return [1 if isinstance(size, Variable) else int(size) for size in shape], times
 
 
 def full(

@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import known_or_fed, open_sizes, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.dynamic_sizes import uniform_random, where
@@ -169,13 +169,13 @@ def reshape(
     ensure_defaults()
     if actual_shape is not None and not isinstance(actual_shape, Variable):
         raise FluidTypeError(f"reshape: actual_shape is a variable, got {actual_shape!r:.60}", hint="give numbers as shape")
-    sizes, fed = known_or_fed("reshape", "shape", shape if actual_shape is None else actual_shape)
+    given = shape if actual_shape is None else actual_shape
+    sizes, fed = known_or_fed("reshape", "shape", given)
     if fed is None:
         return call("reshape", x, sizes, act, name)
-    if fed.shape[0] < 0:
-        raise FluidValueError(f"reshape: the sizes are {fed}, whose length is not known", hint="declare its length")
     helper = LayerHelper("reshape", name)
-    return helper.activate(helper.one("reshape", {"X": x, "Shape": fed}, {"shape": [-1] * fed.shape[0]}), act)
+    attrs = {"shape": open_sizes("reshape", "shape", given, fed)}
+    return helper.activate(helper.one("reshape", {"X": x, "Shape": fed}, attrs), act)
 
 
 __all__ = ["addcmul", "allclose", "clamp", "diag", "nonzero", "pow", "randint", "reshape", "t"]
