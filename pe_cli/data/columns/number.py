@@ -69,13 +69,12 @@ class ScaledField:
         """Return copies of some samples, scaled; see `Field.take`.
 
         Raises:
-            PeError: DATA; NaN where nothing stands for it, or a fraction in a column of whole numbers.
+            PeError: DATA; NaN where nothing stands for it, a fraction in a column of whole numbers, or a number that its type cannot hold.
         """
         found = self.values[rows]
         whole = self.type.dtype == "int64"
-        # Whole numbers stay as they are: by way of float64 large ones would be rounded.
-        if whole and found.dtype.kind in "iub" and self._clip is None:
-            return np.ascontiguousarray(found, np.int64), None
+        if whole and found.dtype.kind in "iub":
+            return self._whole(rows, found), None
         wide = found.astype(np.float64)
         if self._state["fill"] is None and found.dtype.kind == "f":
             self._check(rows, np.isnan(wide), found, "is missing", "set missing: mean, or a number")
@@ -83,7 +82,29 @@ class ScaledField:
         apply_scale(wide, self._state, self._clip, out)
         if whole:
             self._check(rows, wide != np.rint(wide), wide, "is no whole number", "set dtype: float32 on the column")
+            # Above 2^53 a float64 does not hold every whole number.
+            self._check(rows, np.abs(wide) > 2.0**53, wide, "is too large for a whole number", "set clip, or dtype: float32 on the column")
+        else:
+            large = ~np.isfinite(out) & np.isfinite(found)
+            unscaled = set(self._state["divisor"]) == {1.0} and set(self._state["shift"]) == {0.0}
+            hint = f"set {'scale: standard, ' * unscaled}clip, or dtype: float64 on the column"
+            self._check(rows, large, found, f"is too large for {out.dtype}", hint)
         return out, None
+
+    def _whole(self, rows: Rows, found: Array) -> Array:
+        """Return whole numbers as they are, or clipped: by way of float64 large ones would be rounded."""
+        top = np.iinfo(np.int64)
+        if found.dtype == np.uint64:
+            hint = "set clip, or dtype: float32 on the column"
+            most = float(top.max) if self._clip is None else self._clip[1]
+            if most >= top.max:
+                self._check(rows, found > np.uint64(top.max), found, "is too large for int64", hint)
+            found = np.minimum(found, np.uint64(top.max))
+        out = np.ascontiguousarray(found, np.int64)
+        if self._clip is None:
+            return out
+        low, high = (min(max(int(bound), top.min), top.max) for bound in (np.ceil(self._clip[0]), np.floor(self._clip[1])))
+        return np.clip(out, low, high)
 
     def _check(self, rows: Rows, bad: NDArray[np.bool_], found: Array, said: str, hint: str) -> None:
         if bad.any():

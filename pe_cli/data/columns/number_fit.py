@@ -306,6 +306,10 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     mean = total / np.maximum(count, 1)
     if missing and options.missing == "error":
         raise context.error(0, f"{missing:,} numbers are NaN", "set missing: mean, or a number")
+    # A feature of which every number is missing has no range: it is filled, and stays as it is.
+    low, high = (np.where(count > 0, bound, 0.0) for bound in (low, high))
+    if not (np.isfinite(low) & np.isfinite(high) & np.isfinite(mean)).all():
+        raise context.error(0, "a training number is infinite, or too large to be scaled", "correct it, or leave scale and missing out")
     _, _, squares, *_ = _moments(array, rows, each, mean)
     if options.scale == "standard":
         shift, divisor = mean, np.sqrt(squares / np.maximum(count, 1))
@@ -313,7 +317,7 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
         shift, divisor = low, high - low
     else:
         shift, divisor = np.zeros(1), np.array([1.0 if isinstance(options.scale, str) else float(options.scale)])
-    divisor = np.where(divisor > 0, divisor, 1.0)
+    divisor = np.where((divisor > 0) & np.isfinite(divisor), divisor, 1.0)
     fill = float(mean.mean()) if options.missing == "mean" else None if options.missing == "error" else float(options.missing)
     return {
         "fill": fill, "shift": shift.tolist(), "divisor": divisor.tolist(), "dtype": dtype,
@@ -336,8 +340,10 @@ def _moments(
         good = ~np.isnan(values)
         missing += int(values.size - good.sum())
         count += good.sum(axis=0)
-        total += np.where(good, values, 0).sum(axis=0)
-        squares += (np.where(good, values - (0 if center is None else center), 0) ** 2).sum(axis=0)
+        # What overflows is infinite, and told by whoever asks for the moments.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += np.where(good, values, 0).sum(axis=0)
+            squares += (np.where(good, values - (0 if center is None else center), 0) ** 2).sum(axis=0)
         low = np.fmin(low, np.where(good, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(good, values, -np.inf).max(axis=0))
     return count, total, squares, low, high, missing
