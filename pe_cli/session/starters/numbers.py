@@ -218,6 +218,9 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
     if versions is not None:
         return versions
     found = number(name, values)
+    if found.type == "bool" and not set(table.cells(name).codes().words) <= {"0", "1"}:
+        # A column of truth values reads texts, of which 1.0 is none: pandas writes it where a number was missing.
+        found = Guess(name, "number", {"scale": "standard"}, found.why)
     told = excel_note(name, there) or _codes_note(table, name, there)
     return found if found.note or found.type != "number" or not told else replace(found, note=told)
 
