@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.notation_detection import Guessed, is_grouped, notation_of
 from pe_cli.data.raw_cells import MISSING, Codes, Table
-from pe_cli.session.starters.dates import compact, excel_note, no_days, since
+from pe_cli.session.starters.dates import compact, excel_note, no_days, since, years
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 
@@ -214,7 +214,7 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
         code = _code(table, name, there, len(values) - len(there))
         if code is not None:
             return code
-    versions = _versions(table, name, there)
+    versions = years(table, name, values) or _versions(table, name, there)
     if versions is not None:
         return versions
     found = number(name, values)
