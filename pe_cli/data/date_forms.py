@@ -101,7 +101,7 @@ def written(moment: datetime, form: str) -> str:
     return moment.strftime(form.replace("%q", str((moment.month + 2) // 3)))
 
 
-def _of_form(text: str, form: str) -> datetime:
+def _of_form(text: str, form: str) -> datetime:  # noqa: PLR0911 (a line for each form)
     if form == DURATION:
         return _after(seconds_of(text))
     if form in SINCE:

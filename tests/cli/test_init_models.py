@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -73,3 +74,19 @@ def test_zeros_and_ones_with_decimals_are_learned_from(pe, tmp_path, rng, cells)
     assert said.code == 0, said.err
     assert "numbers: flag, z" in said.out
     assert pe("data", tmp_path / "run.yaml").code == 0
+
+
+def test_numbers_of_very_different_sizes_are_told_apart(pe, tmp_path, rng):
+    """Growth in percent and numbers of people in one column, as the World Bank's tables have them: beside 1e9 all growth is one number."""
+    kinds = rng.choice(["growth", "fall", "people"], 300)
+    sizes = {"growth": rng.uniform(1, 4, 300), "fall": rng.uniform(-4, -1, 300), "people": np.exp(rng.normal(15, 3, 300))}
+    columns = {"a": [f"{sizes[kind][i]:.5g}" for i, kind in enumerate(kinds)], "kind": kinds.tolist()}
+    test = {name: cells[240:] for name, cells in columns.items()}
+    train = {name: cells[:240] for name, cells in columns.items()}
+    config, runs = tmp_path / "run.yaml", tmp_path / "runs"
+    assert pe("init", config, "--from", table(tmp_path / "t.csv", train), "--target", "kind").code == 0
+    assert "transform: asinh" in config.read_text()
+    assert pe("train", config, "--quiet", "-o", f"output.dir={runs}").code == 0
+    said = pe("eval", next(runs.iterdir()), table(tmp_path / "new.csv", test), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["acc"] > 0.95

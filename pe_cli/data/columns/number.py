@@ -15,8 +15,10 @@ from pe_cli.core.encoding import (
     Empty,
     Exponential,
     Fill,
+    HyperbolicSine,
     Lane,
     Logarithm,
+    SignedLogarithm,
     Source,
     Standardise,
     Step,
@@ -36,6 +38,7 @@ from pe_cli.data.columns.number_fit import (
     is_missing,
     numbers_of,
     scale_of,
+    transformed,
 )
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
@@ -161,7 +164,7 @@ class Number(ColumnType[NumberOptions]):
         found: NDArray[Any] = np.asarray(values, np.float64) * divisor + shift
         if options.transform:
             with np.errstate(over="ignore"):
-                found = np.exp(found) - ADDED[options.transform]
+                found = np.sinh(found) if options.transform == "asinh" else np.exp(found) - ADDED[options.transform]
         return found
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
@@ -173,7 +176,8 @@ class Number(ColumnType[NumberOptions]):
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
-        back = (Exponential(ADDED[options.transform]),) if options.transform else ()
+        back: tuple[Step, ...] = (Exponential(ADDED[options.transform]),) if options.transform in ADDED else ()
+        back = (HyperbolicSine(),) if options.transform == "asinh" else back
         return (*scaling(Affine, state["divisor"], state["shift"]), *back)
 
 
@@ -201,8 +205,7 @@ def number_lane(
         steps.append(Clip(*clip))
     if state["dtype"] == "int64":
         steps.append(Check("whole", f"column '{source}': no whole number"))
-    if transform:
-        steps += [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
+    steps += _transforming(source, transform)
     steps += scaling(Standardise, state["shift"], state["divisor"])
     if state["dtype"] != "float64":
         steps.append(Cast(state["dtype"]))
@@ -210,6 +213,14 @@ def number_lane(
     if not notation.is_plain:
         said += f"; not the text of the file, like {notation.said}"
     return Lane(Source(source, kind, said), tuple(steps))
+
+
+def _transforming(source: str, transform: str | None) -> list[Step]:
+    if transform == "asinh":
+        return [SignedLogarithm()]
+    if transform:
+        return [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
+    return []
 
 
 def number_cell(state: State, notation: Notation) -> dict[str, Any]:
@@ -308,8 +319,7 @@ def apply_scale(
     if clip is not None:
         np.clip(values, *clip, out=values)
     if transform:
-        values += ADDED[transform]
-        np.log(values, out=values)
+        np.copyto(values, transformed(values, transform))
     shift, divisor = scale_of(state, values.shape)
     values -= shift
     values /= divisor

@@ -138,7 +138,7 @@ def since(table: Table, name: str, values: NDArray[np.float64]) -> Guess | None:
 
 
 def years(table: Table, name: str, values: NDArray[np.float64]) -> Guess | None:
-    """Return a column that is called like a time, of years with a fraction for the month or quarter, as R writes series; None for others."""
+    """Return a column that is called like a time, of years with a fraction for the month or quarter, as R writes it; None for others."""
     there = values[np.isfinite(values)]
     if not _YEAR.search(name) or there.min() < EARLIEST or there.max() > LATEST:
         return None

@@ -48,13 +48,14 @@ def test_decode_undoes_the_scale(column, values):
         pytest.param({"scale": 100}, [0.01, 0.2, -0.3], id="divided by a number"),
         pytest.param({"clip": [1, 99], "transform": "log", "scale": 2.0}, np.log([1, 20, 1]) / 2, id="clipped, logarithm, scaled"),
         pytest.param({"clip": [0, 99], "transform": "log1p"}, np.log1p([1, 20, 0]), id="logarithm of 1 more"),
+        pytest.param({"transform": "asinh"}, np.arcsinh([1, 20, -30]), id="logarithm with a sign"),
     ],
 )
 def test_values(column, options, expected):
     np.testing.assert_allclose(column("number", [1, "20", -30.0], **options).encode()[:, 0], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("transform", "function"), [("log", np.log), ("log1p", np.log1p)])
+@pytest.mark.parametrize(("transform", "function"), [("log", np.log), ("log1p", np.log1p), ("asinh", np.arcsinh)])
 def test_logarithms_are_scaled_and_undone(column, transform, function):
     cells = [1, 10, 1000, 1e6]
     found = column("number", cells, [0, 1, 2], transform=transform, scale="standard")
