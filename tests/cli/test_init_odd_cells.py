@@ -150,3 +150,10 @@ def test_a_series_of_years_with_a_fraction(pe: Pe, tmp_path):
     made = made_of(pe, tmp_path, columns)
     assert made.code == 0, made.err
     assert "120 rows at regular times, a month apart by 'time': taken for a series" in made.out
+
+
+def test_classes_that_look_like_numbers_are_said(pe: Pe, tmp_path):
+    sizes = [("1 1/2", "3", "2 3/4", "1/4", "5 1/8")[i % 5] for i in range(120)]
+    made = made_of(pe, tmp_path, {"size": sizes, "x": X, "y": YES})
+    assert made.code == 0, made.err
+    assert "'size' is taken for classes, no numbers: '1 1/2', '3', '2 3/4': fractions? write them as decimals, such as 1.5" in made.out

@@ -26,7 +26,7 @@ from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, n
 from pe_cli.session.starters.spellings import Spellings, spellings_of
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 from pe_cli.session.starters.target_kinds import is_count, of_numbers
-from pe_cli.session.starters.text_forms import what_texts_are
+from pe_cli.session.starters.text_forms import numbers_unread, what_texts_are
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -110,6 +110,8 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     few = len(codes.codes) >= LARGER and bool((counts < FEW).any())
     shown = f"{len(codes.words):,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
     note = several.note(name, f"--columns {shell(f'{name}=category')}")
+    if looks := numbers_unread(codes.words):
+        note = f"'{said(name, 30)}' is taken for classes, no numbers: {three(codes.words)}: {looks}"
     return Guess(name, "category", {**several.written, **({"min_count": FEW} if few else {})}, shown, note)
 
 
