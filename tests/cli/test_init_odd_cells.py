@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +158,13 @@ def test_classes_that_look_like_numbers_are_said(pe: Pe, tmp_path):
     made = made_of(pe, tmp_path, {"size": sizes, "x": X, "y": YES})
     assert made.code == 0, made.err
     assert "'size' is taken for classes, no numbers: '1 1/2', '3', '2 3/4': fractions? write them as decimals, such as 1.5" in made.out
+
+
+@pytest.mark.parametrize("form", ["%Y %b", "%Y %B", "%Y/%b", "%b/%Y", "%B/%Y", "%b %y", "%YM%m", "%Y-M%m", "%Y M%m", "%Y %b %d", "%Y%b"])
+def test_months_as_programs_write_them(pe: Pe, tmp_path, form):
+    """1991 Sep is tsibble's, 1991M09 that of the IMF and of Eurostat; their names of months are no units of numbers."""
+    days = [date(1950 + i // 12, i % 12 + 1, 5) for i in np.random.default_rng(1).permutation(600)[:120]]
+    made = made_of(pe, tmp_path, {"period": [day.strftime(form) for day in days], "y": X})
+    assert made.code == 0, made.err
+    assert "period: {type: date, format:" in (tmp_path / "c.yaml").read_text()
+    assert pe("data", tmp_path / "c.yaml").code == 0

@@ -245,7 +245,7 @@ class _Scan:
             hint = f"quote text that holds the delimiter {called(self._delimiter)}, or set another delimiter"
         elif place + len(rest) >= self.source.end and rest == line:
             hint = "the last line is cut off: copy or download the file again"
-        elif place + len(rest) >= self.source.end and len(rest.splitlines()) <= FOOTER:
+        elif place + len(rest) >= self.source.end and len(rest.splitlines()) <= FOOTER < self.source.span(place).line - first.line:
             last = self.source.span(place).line - 1
             hint = f"a sum or a note below the table? keep what is above it: head -n {last:d} {self.source.path.name} > table.csv;"
             hint += " or write a delimiter for every empty cell"

@@ -50,7 +50,7 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
     codes = cells.codes()
     if not codes.words:
         return Guess(name, None, why="every cell is missing")
-    found = _fixed(name, codes) or written(table, name, codes, asked)
+    found = _fixed(name, codes) or _written(table, name, codes, asked)
     if found is not None:
         return found
     if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
@@ -63,6 +63,15 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _written(table: Table, name: str, codes: Codes, asked: Asked) -> Guess | None:
+    """Return a column of numbers of some notation, or one that is left out as they are of several; None for others."""
+    found = written(table, name, codes, asked)
+    if found is None or found.type is not None:
+        return found
+    # 1991 Sep and 1992 Oct are numbers of several units, too.
+    return date(table, name, codes, int((codes.codes < 0).sum()), asked) or found
 
 
 def _fixed(name: str, codes: Codes) -> Guess | None:
