@@ -230,7 +230,8 @@ def open_trained(
     Args:
         target: a run's folder, a checkpoint's folder in one, `best` or `last` beside it, or a config.
         overrides: of the config.
-        checkpoint: file or folder that the values come from; the run's last when None.
+        checkpoint: file or folder that the values come from; None for what a run's folder means: its best where the config has
+            `best: {use: true}`, else its last.
         observer: is told what happens.
         launched: together with the other processes that a launcher has started, where the config asks for several.
 
@@ -238,7 +239,8 @@ def open_trained(
         PeError: a config without a checkpoint, a folder that is no run's, or values that do not fit.
     """
     from pe_cli.data.fitted_columns import NAME, Fitted
-    from pe_cli.io.checkpoint import load_arrays, read_files, resolve
+    from pe_cli.io.checkpoint import load_arrays, read_files
+    from pe_cli.io.used_checkpoint import used
     from pe_cli.program.text import print_program
     from pe_cli.session.job import Job
 
@@ -255,7 +257,7 @@ def open_trained(
             f"{target} is a config, which has no values",
             hint="add --checkpoint FILE, or name the folder of a run instead",
         )
-    found = resolve(values)
+    found = used(values)
     arrays, files = load_arrays(found), read_files(found)
     fitted = Fitted.from_files(files, str(found)) if NAME in files else None
     job = Job.open(config, overrides, observer, fitted=fitted, launched=launched)

@@ -101,13 +101,14 @@ def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
     """Return what a run's columns have learned, with some of its pictures, and what could not be told."""
     from pe_cli.core.types import Place
     from pe_cli.data.fitted_columns import NAME, Fitted
-    from pe_cli.io.checkpoint import read_files, resolve
+    from pe_cli.io.checkpoint import read_files
+    from pe_cli.io.used_checkpoint import used
     from pe_cli.session.data.contact_sheet import contact_sheet_of
     from pe_cli.session.data.fitted_columns import learned
     from pe_cli.session.job import Job
 
     try:
-        checkpoint = resolve(folder)
+        checkpoint = used(folder)
         files = read_files(checkpoint)
         fitted = Fitted.from_files(files, str(checkpoint)) if NAME in files else None
     except PeError as error:

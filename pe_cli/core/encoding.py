@@ -68,6 +68,14 @@ class Logarithm(Step):
     added: float
 
 
+class SignedLogarithm(Step):
+    """asinh(x): x where it is small, and the logarithm of its double, with its sign, where it is large."""
+
+
+class HyperbolicSine(Step):
+    """sinh(x), which undoes `SignedLogarithm`."""
+
+
 class Exponential(Step):
     """exp(x) - added."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 import functools
+import math
 import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -42,6 +44,8 @@ _ENGLISH = (
 )  # fmt: skip
 #: Form of lengths of time, whose timestamp is their seconds.
 DURATION = "duration"
+#: Form of years with a fraction, and months that a fraction may be away from the first of one and mean it: .08 is that of February.
+YEARS, NEAR = "year", 0.07
 #: Forms that count from 1970 on, by the seconds of what they count.
 SINCE = {"%s": 1.0, "%Q": 0.001}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -63,7 +67,8 @@ def parse(text: str, form: str | None) -> datetime:
     Args:
         text: of the cell.
         form: as of strptime, and `%q` for a quarter, 1 to 4, which is its first day; a week without a weekday (`%V` with `%G`) is its
-            Monday. `%s` alone are seconds since 1970, `%Q` thousandths of them; `duration` a length of time.
+            Monday. `%s` alone are seconds since 1970, `%Q` thousandths of them; `duration` a length of time; `year` a year
+            with a fraction, a month for each twelfth: 1995.25 is the first of April.
             `%B` and `%b` take names of months of many languages. None for ISO 8601.
 
     Raises:
@@ -90,14 +95,19 @@ def written(moment: datetime, form: str) -> str:
         return as_duration(moment.timestamp())
     if form in SINCE:
         return str(round(moment.timestamp() / SINCE[form]))
+    if form == YEARS:
+        passed = (moment - moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)).total_seconds() / 86400
+        return f"{moment.year + (moment.month - 1 + passed / calendar.monthrange(moment.year, moment.month)[1]) / 12:.9g}"
     return moment.strftime(form.replace("%q", str((moment.month + 2) // 3)))
 
 
-def _of_form(text: str, form: str) -> datetime:
+def _of_form(text: str, form: str) -> datetime:  # noqa: PLR0911 (a line for each form)
     if form == DURATION:
         return _after(seconds_of(text))
     if form in SINCE:
         return _after(float(text) * SINCE[form])
+    if form == YEARS:
+        return _in_year(text)
     if "%q" in form:
         return _in_quarter(text, form)
     if "%V" in form and not re.search("%[uwaA]", form):
@@ -115,6 +125,16 @@ def _after(seconds: float) -> datetime:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     except OverflowError:
         raise ValueError(f"no calendar has a moment of {seconds:g} seconds after 1970") from None
+
+
+def _in_year(text: str) -> datetime:
+    number = float(text)
+    if not 1 <= number < 9999:
+        raise ValueError(f"'{text}' is no year from 1 to 9998")
+    months = number * 12
+    whole = round(months) if abs(months - round(months)) < NEAR else math.floor(months)
+    first = datetime(whole // 12, whole % 12 + 1, 1)
+    return first + timedelta(days=max(0.0, months - whole) * calendar.monthrange(first.year, first.month)[1] * (months - whole >= NEAR))
 
 
 def _in_quarter(text: str, form: str) -> datetime:

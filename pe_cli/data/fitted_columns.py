@@ -7,7 +7,6 @@ The state of every column, as JSON that people can read. A list of more than `LO
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from pe_cli.config.pydantic_messages import wanted
+from pe_cli.core import json_reading
 from pe_cli.core.encoding import ChannelsFirst, Count, Lane, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.lazy_dataclass import dataclass
@@ -278,24 +278,9 @@ def _dumps(value: Any, rows: bool = False) -> bytes:
 
 def _loads(data: bytes, path: str) -> Any:
     try:
-        # Python would take UTF-16, bytes that are half of a surrogate pair, NaN, Infinity, and 1e999 for an infinity.
-        value = json.loads(data.decode("utf-8-sig"), parse_constant=_constant, parse_float=_finite)
-        if b"\\u" in data:  # half of a surrogate pair is JSON, but no text that could be written again
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except (ValueError, RecursionError) as error:
+        return json_reading.loads(data)
+    except ValueError as error:
         raise _error(f"{path}: not whole JSON: {error}", "take another checkpoint of the run") from None
-
-
-def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON value")
-
-
-def _finite(text: str) -> float:
-    found = float(text)
-    if not math.isfinite(found):
-        raise ValueError(f"{text[:24]} is larger than a number can be")
-    return found
 
 
 def _error(message: str, hint: str | None) -> PeError:

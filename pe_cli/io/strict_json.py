@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pe_cli.core import json_reading
+
 
 def plain(value: object) -> object:
     """Return the same value made of what JSON has.
@@ -66,16 +68,10 @@ def _indented(value: object, begin: str, step: str) -> str:
 
 
 def loads(text: str | bytes) -> object:
-    """Read strict JSON.
+    """Read strict JSON; see `pe_cli.core.json_reading`.
 
     Raises:
         ValueError: it isn't JSON, or it holds NaN or an infinity as a number, or it is nested too deeply.
     """
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    found: object = json_reading.loads(text)
+    return found

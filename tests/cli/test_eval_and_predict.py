@@ -58,6 +58,19 @@ def test_where_the_best_checkpoint_is_another_one_is_said(pe: Pe, config: Path, 
         assert "note:" not in pe("eval", run / named).err
 
 
+def test_a_run_may_mean_its_best_checkpoint(pe: Pe, config: Path, trained: Path) -> None:
+    options = ("-o", "output.name=kept", "-o", "output.checkpoint={every: 1 epoch, best: {by: eval/loss, mode: max, use: true}}")
+    assert pe("train", config, "--quiet", *options).code == 0
+    run = next(folder for folder in trained.parent.iterdir() if folder.name.startswith("kept-"))
+    taken = {named: json.loads(pe("eval", run / named, "--json").out)["loss"] for named in ("", "checkpoints/best", "checkpoints/last")}
+    assert taken[""] == taken["checkpoints/best"] != taken["checkpoints/last"]
+    assert "note:" not in pe("eval", run).err, "the one that is used is the best"
+    assert "step-3" in pe("eval", run).out
+    gone_on = pe("train", "--resume", run, "--quiet", "-o", "train.epochs=3")
+    assert gone_on.code == 0, gone_on.err
+    assert "step 9," in gone_on.out + gone_on.err, "training goes on from the last one"
+
+
 def test_a_config_takes_its_values_from_a_checkpoint(pe: Pe, config: Path, trained: Path) -> None:
     said = pe("eval", config, "--checkpoint", trained, "--split", "train")
     assert said.code == 0, said.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +118,53 @@ def test_tables_without_a_header_where_it_is_looked_for(pe: Pe, tmp_path, text, 
     (tmp_path / "t.csv").write_text(text)
     made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "y")
     assert (made.code, said in made.err) == (3, True), made.err
+
+
+@pytest.mark.parametrize(("digits", "steps"), [(7, 12), (2, 12), (3, 12), (2, 4)])
+def test_years_with_a_fraction_are_dates(pe: Pe, tmp_path, digits, steps):
+    """R writes a series of months or quarters so; half of its rows, in any order, are no series."""
+    rng = np.random.default_rng(1)
+    taken = rng.permutation(200)[:100]
+    columns = {"time": [round(1991.5 + i / steps, digits) for i in taken], "y": rng.normal(size=100).round(3).tolist()}
+    made = made_of(pe, tmp_path, columns)
+    assert made.code == 0, made.err
+    assert "'time' is taken for years with a fraction for the month, 19" in made.out
+    assert "as numbers: --columns 'time=number'" in made.out
+    assert "{type: date, format: year, parts: [timestamp, month]}" in (tmp_path / "c.yaml").read_text()
+
+
+@pytest.mark.parametrize(("name", "cells"), [
+    ("price", [1990 + i / 4 for i in range(100)]), ("year", [1950 + i / 2 for i in range(100)]), ("time", [i / 12 for i in range(100)]),
+    ("time", [1900 + i * 0.37 for i in range(100)]),
+], ids=["a price", "years and halves", "no years", "other fractions"])  # fmt: skip
+def test_numbers_that_are_no_years_with_a_fraction(pe: Pe, tmp_path, name, cells):
+    rng = np.random.default_rng(1)
+    order = rng.permutation(100)[:80]
+    columns = {name: [cells[i] for i in order], "y": rng.normal(size=80).round(3).tolist()}
+    made = made_of(pe, tmp_path, columns)
+    assert made.code == 0, made.err
+    assert "fraction" not in made.out
+
+
+def test_a_series_of_years_with_a_fraction(pe: Pe, tmp_path):
+    columns = {"time": [round(1991.5 + i / 12, 4) for i in range(120)], "value": [10 + i % 12 + i / 50 for i in range(120)]}
+    made = made_of(pe, tmp_path, columns)
+    assert made.code == 0, made.err
+    assert "120 rows at regular times, a month apart by 'time': taken for a series" in made.out
+
+
+def test_classes_that_look_like_numbers_are_said(pe: Pe, tmp_path):
+    sizes = [("1 1/2", "3", "2 3/4", "1/4", "5 1/8")[i % 5] for i in range(120)]
+    made = made_of(pe, tmp_path, {"size": sizes, "x": X, "y": YES})
+    assert made.code == 0, made.err
+    assert "'size' is taken for classes, no numbers: '1 1/2', '3', '2 3/4': fractions? write them as decimals, such as 1.5" in made.out
+
+
+@pytest.mark.parametrize("form", ["%Y %b", "%Y %B", "%Y/%b", "%b/%Y", "%B/%Y", "%b %y", "%YM%m", "%Y-M%m", "%Y M%m", "%Y %b %d", "%Y%b"])
+def test_months_as_programs_write_them(pe: Pe, tmp_path, form):
+    """1991 Sep is tsibble's, 1991M09 that of the IMF and of Eurostat; their names of months are no units of numbers."""
+    days = [date(1950 + i // 12, i % 12 + 1, 5) for i in np.random.default_rng(1).permutation(600)[:120]]
+    made = made_of(pe, tmp_path, {"period": [day.strftime(form) for day in days], "y": X})
+    assert made.code == 0, made.err
+    assert "period: {type: date, format:" in (tmp_path / "c.yaml").read_text()
+    assert pe("data", tmp_path / "c.yaml").code == 0

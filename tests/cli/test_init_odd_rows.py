@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pe_cli.core.errors import ExitCode
 from tests.cli.conftest import Pe
 
 RNG = np.random.default_rng(5)
@@ -86,3 +87,13 @@ def test_more_titles_than_lines(pe: Pe, tmp_path):
 def test_files_that_are_no_tables(pe: Pe, tmp_path, head, said):
     made = init(pe, tmp_path, head + HEADER + BODY)
     assert (made.code, said in made.err) == (3, True), made.err
+
+
+@pytest.mark.parametrize("last", ["Total,1234", "Source: office of statistics\nas of 2024-05-01"])
+def test_rows_below_a_table_that_have_fewer_cells_are_an_error_that_says_how_to_cut_them(pe: Pe, tmp_path, last):
+    rows = "".join(f"{i},{i * 7 % 5},{'ab'[i % 2]}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"n,x,y\n{rows}{last}\n")
+    said = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "y")
+    assert said.code == ExitCode.DATA
+    assert "t.csv:62:1: error:" in said.err
+    assert "a sum or a note below the table? keep what is above it: head -n 61 t.csv > table.csv" in said.err

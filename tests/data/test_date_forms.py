@@ -56,3 +56,20 @@ def test_every_week_and_quarter_comes_back():
 def test_no_name_stands_for_two_months():
     assert len(months()) == len({name for names in _MONTHS for name in names.split()})
     assert sum(len(set(names.split())) for names in _MONTHS) == len(months())
+
+
+@pytest.mark.parametrize(("text", "day"), [
+    ("1995.0", "1995-01-01"), ("1995", "1995-01-01"), ("1995.25", "1995-04-01"), ("1995.0833333", "1995-02-01"), ("1995.083", "1995-02-01"),
+    ("1995.08", "1995-02-01"), ("1995.9167", "1995-12-01"), ("1995.92", "1995-12-01"), ("1994.999", "1995-01-01"),
+    ("2020.125", "2020-02-15T12:00:00"),
+])  # fmt: skip
+def test_years_with_a_fraction(text, day):
+    moment = parse(text, "year")
+    assert moment == datetime.fromisoformat(day).replace(tzinfo=UTC)
+    assert parse(written(moment, "year"), "year") == moment
+
+
+@pytest.mark.parametrize("text", ["0.5", "-3", "9999.5", "nan", "inf", "spring"])
+def test_no_years(text):
+    with pytest.raises(ValueError, match=r"is no year|could not convert|cannot convert"):
+        parse(text, "year")

@@ -53,6 +53,9 @@ class BestSection(Section):
 
     by: Name = Field(description="a metric, for example eval/acc")
     mode: Literal["max", "min"] = Field(description="whether more or less is better")
+    use: StrictBool = Field(
+        default=False, description="the folder of a run means its best checkpoint, where it is evaluated, used or exported"
+    )
 
 
 class CheckpointSection(Section):

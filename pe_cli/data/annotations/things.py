@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pe_cli.core import json_reading
 from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.reader_context import Origin
@@ -90,8 +90,8 @@ def json_of(path: Path, origin: Origin) -> Any:
         PeError: DATA; it is no JSON.
     """
     try:
-        return json.loads(content(path, origin))
-    except (ValueError, RecursionError) as error:
+        return json_reading.loads(content(path, origin))
+    except ValueError as error:
         raise origin.error(f"{path} is no JSON: {error}", "export the annotations again") from None
 
 

@@ -13,6 +13,9 @@ from pe_cli.data.reader_context import Origin
 
 #: Files beside the annotations, or in the folders above them, that have the names of classes; and how many folders above.
 NAMES, ABOVE = ("classes.txt", "obj.names", "data.yaml", "dataset.yaml", "notes.json"), 3
+#: Numbers behind a box that may be keypoints of two numbers, at least: boxes with corners of their own (OBB) have four; files that tell,
+#: things in them at least, and what rounding may move a point by, in parts of the picture.
+LEAST, LOOKED_AT, THINGS, NEAR = 6, 100, 8, 0.01
 #: Bytes of a file with names of classes, at most.
 LARGEST = 1 << 20
 
@@ -31,7 +34,7 @@ def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
         PeError: DATA; a line has another form, or a class has no name.
     """
     made = Noted(str(_beside(path)), str(path), parts=True)
-    found, points = Found([made]), keypoints_beside(path.parent)
+    found, points = Found([made]), keypoints_beside(path.parent) or pairs_of(path.parent)
     for i, line in enumerate(content(path, origin).decode("utf-8", "replace").splitlines()):
         cells, where = line.split(), f"{path}, line {i + 1}"
         if not cells:
@@ -77,6 +80,39 @@ def _is_pose(values: Sequence[float], points: int) -> bool:
     if points:
         return len(rest) == points
     return len(rest) >= 3 and len(rest) % 3 == 0 and all(value in (0.0, 1.0, 2.0) for value in rest[2::3])
+
+
+@functools.lru_cache(1024)
+def pairs_of(folder: Path) -> int:
+    """Return how many numbers the keypoints of a thing are where each has two and nothing says so; 0 where lines may be polygons.
+
+    A polygon may lie in the box that its first corners would tell, but those of all things, with one number of corners each, do not.
+    """
+    things = 0
+    counts = set()
+    for path in sorted(folder.glob("*.txt"))[:LOOKED_AT]:
+        if path.name in NAMES or path.stat().st_size > LARGEST:
+            continue
+        for line in path.read_text("utf-8", "replace").splitlines():
+            values = [_number(cell) for cell in line.split()[1:]]
+            if len(values) <= 4:
+                continue
+            rest = values[4:]
+            counts.add(len(rest))
+            things += 1
+            pairs = list(zip(rest[::2], rest[1::2], strict=False))
+            if len(counts) > 1 or len(rest) < LEAST or len(rest) % 2 or not _lie_inside(values[:4], pairs):
+                return 0
+    return counts.pop() if things >= THINGS else 0
+
+
+def _lie_inside(box: Sequence[float], points: Sequence[tuple[float, float]]) -> bool:
+    """Return whether points that are there, which 0 and 0 are not, lie in a box, and the box in its picture."""
+    x, y, width, height = box
+    there = [point for point in points if point != (0.0, 0.0)]
+    inside = all(abs(px - x) <= width / 2 + NEAR and abs(py - y) <= height / 2 + NEAR for px, py in there)
+    whole = width / 2 - NEAR <= x <= 1 - width / 2 + NEAR and height / 2 - NEAR <= y <= 1 - height / 2 + NEAR
+    return bool(there) and inside and whole and min(width, height) > 0
 
 
 @functools.lru_cache(1024)

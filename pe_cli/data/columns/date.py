@@ -59,8 +59,8 @@ class DateOptions(ColumnOptions):
     format: Annotated[str, Field(strict=True, min_length=1)] | None = Field(
         None,
         description="as of Python's strptime, like %d.%m.%Y, with %q for a quarter (Q%q %Y), %V and %G for a week (KW %V/%G), and %B for "
-        "names of months in many languages; duration: a length of time, whose timestamp is its seconds; ISO 8601 (2026-11-25, "
-        "2026-11-25T07:15:00+01:00, 2026-W48) when absent",
+        "names of months in many languages; duration: a length of time, whose timestamp is its seconds; year: a year with a fraction, "
+        "1995.25 for April; ISO 8601 (2026-11-25, 2026-11-25T07:15:00+01:00, 2026-W48) when absent",
     )
     parts: list[Part] = Field(
         ["year", "month", "day", "weekday"],

@@ -15,8 +15,10 @@ from pe_cli.core.encoding import (
     Empty,
     Exponential,
     Fill,
+    HyperbolicSine,
     Lane,
     Logarithm,
+    SignedLogarithm,
     Source,
     Standardise,
     Step,
@@ -36,6 +38,7 @@ from pe_cli.data.columns.number_fit import (
     is_missing,
     numbers_of,
     scale_of,
+    transformed,
 )
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
@@ -69,13 +72,12 @@ class ScaledField:
         """Return copies of some samples, scaled; see `Field.take`.
 
         Raises:
-            PeError: DATA; NaN where nothing stands for it, or a fraction in a column of whole numbers.
+            PeError: DATA; NaN where nothing stands for it, a fraction in a column of whole numbers, or a number that its type cannot hold.
         """
         found = self.values[rows]
         whole = self.type.dtype == "int64"
-        # Whole numbers stay as they are: by way of float64 large ones would be rounded.
-        if whole and found.dtype.kind in "iub" and self._clip is None:
-            return np.ascontiguousarray(found, np.int64), None
+        if whole and found.dtype.kind in "iub":
+            return self._whole(rows, found), None
         wide = found.astype(np.float64)
         if self._state["fill"] is None and found.dtype.kind == "f":
             self._check(rows, np.isnan(wide), found, "is missing", "set missing: mean, or a number")
@@ -83,7 +85,29 @@ class ScaledField:
         apply_scale(wide, self._state, self._clip, out)
         if whole:
             self._check(rows, wide != np.rint(wide), wide, "is no whole number", "set dtype: float32 on the column")
+            # Above 2^53 a float64 does not hold every whole number.
+            self._check(rows, np.abs(wide) > 2.0**53, wide, "is too large for a whole number", "set clip, or dtype: float32 on the column")
+        else:
+            large = ~np.isfinite(out) & np.isfinite(found)
+            unscaled = set(self._state["divisor"]) == {1.0} and set(self._state["shift"]) == {0.0}
+            hint = f"set {'scale: standard, ' * unscaled}clip, or dtype: float64 on the column"
+            self._check(rows, large, found, f"is too large for {out.dtype}", hint)
         return out, None
+
+    def _whole(self, rows: Rows, found: Array) -> Array:
+        """Return whole numbers as they are, or clipped: by way of float64 large ones would be rounded."""
+        top = np.iinfo(np.int64)
+        if found.dtype == np.uint64:
+            hint = "set clip, or dtype: float32 on the column"
+            most = float(top.max) if self._clip is None else self._clip[1]
+            if most >= top.max:
+                self._check(rows, found > np.uint64(top.max), found, "is too large for int64", hint)
+            found = np.minimum(found, np.uint64(top.max))
+        out = np.ascontiguousarray(found, np.int64)
+        if self._clip is None:
+            return out
+        low, high = (min(max(int(bound), top.min), top.max) for bound in (np.ceil(self._clip[0]), np.floor(self._clip[1])))
+        return np.clip(out, low, high)
 
     def _check(self, rows: Rows, bad: NDArray[np.bool_], found: Array, said: str, hint: str) -> None:
         if bad.any():
@@ -140,7 +164,7 @@ class Number(ColumnType[NumberOptions]):
         found: NDArray[Any] = np.asarray(values, np.float64) * divisor + shift
         if options.transform:
             with np.errstate(over="ignore"):
-                found = np.exp(found) - ADDED[options.transform]
+                found = np.sinh(found) if options.transform == "asinh" else np.exp(found) - ADDED[options.transform]
         return found
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
@@ -152,7 +176,8 @@ class Number(ColumnType[NumberOptions]):
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
-        back = (Exponential(ADDED[options.transform]),) if options.transform else ()
+        back: tuple[Step, ...] = (Exponential(ADDED[options.transform]),) if options.transform in ADDED else ()
+        back = (HyperbolicSine(),) if options.transform == "asinh" else back
         return (*scaling(Affine, state["divisor"], state["shift"]), *back)
 
 
@@ -180,8 +205,7 @@ def number_lane(
         steps.append(Clip(*clip))
     if state["dtype"] == "int64":
         steps.append(Check("whole", f"column '{source}': no whole number"))
-    if transform:
-        steps += [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
+    steps += _transforming(source, transform)
     steps += scaling(Standardise, state["shift"], state["divisor"])
     if state["dtype"] != "float64":
         steps.append(Cast(state["dtype"]))
@@ -189,6 +213,14 @@ def number_lane(
     if not notation.is_plain:
         said += f"; not the text of the file, like {notation.said}"
     return Lane(Source(source, kind, said), tuple(steps))
+
+
+def _transforming(source: str, transform: str | None) -> list[Step]:
+    if transform == "asinh":
+        return [SignedLogarithm()]
+    if transform:
+        return [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
+    return []
 
 
 def number_cell(state: State, notation: Notation) -> dict[str, Any]:
@@ -287,8 +319,7 @@ def apply_scale(
     if clip is not None:
         np.clip(values, *clip, out=values)
     if transform:
-        values += ADDED[transform]
-        np.log(values, out=values)
+        np.copyto(values, transformed(values, transform))
     shift, divisor = scale_of(state, values.shape)
     values -= shift
     values /= divisor

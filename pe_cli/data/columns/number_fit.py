@@ -23,6 +23,14 @@ Divisor = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Scale = Literal["none", "standard", "minmax", "robust"] | Divisor
 #: Added before the logarithm, by the name of the transform.
 ADDED = {"log": 0.0, "log1p": 1.0}
+
+
+def transformed(values: NDArray[np.float64], transform: str) -> NDArray[np.float64]:
+    """Return numbers as a transform gives them."""
+    found: NDArray[np.float64] = np.arcsinh(values) if transform == "asinh" else np.log(values + ADDED[transform])
+    return found
+
+
 #: Elements that are converted at a time, so that no second copy of a large column is made.
 CHUNK = 1 << 20
 
@@ -67,8 +75,9 @@ class NumberOptions(WrittenOptions):
         description="standard: mean 0 and deviation 1 over the training rows; minmax: from 0 to 1; robust: median 0 and "
         "distance of the quartiles 1; a number above 0: divided by it",
     )
-    transform: Literal["log", "log1p"] | None = Field(
-        None, description="before scaling: log, the natural logarithm; log1p, the logarithm of 1 more than the number"
+    transform: Literal["log", "log1p", "asinh"] | None = Field(
+        None, description="before scaling: log, the natural logarithm; log1p, the logarithm of 1 more than the number; asinh, a "
+        "logarithm for numbers of either sign, which leaves small ones as they are"
     )
     clip: tuple[Number, Number] | None = Field(None, description="smallest and largest value, before scaling, in the file's unit")
     dtype: Literal["float32", "float64", "int64"] | None = Field(
@@ -79,7 +88,7 @@ class NumberOptions(WrittenOptions):
     def _fits(self) -> NumberOptions:
         if self.clip is not None and not self.clip[0] < self.clip[1]:
             raise ValueError("clip: the smallest value must be below the largest")
-        if self.transform and not isinstance(self.missing, str) and self.missing + ADDED[self.transform] <= 0:
+        if self.transform in ADDED and not isinstance(self.missing, str) and self.missing + ADDED[self.transform] <= 0:
             raise ValueError(f"missing: {self.missing:g} has no logarithm, and transform: {self.transform} takes one")
         if self.dtype == "int64" and (self.scale != "none" or self.transform):
             raise ValueError("dtype int64 holds no scaled numbers: leave scale, transform or dtype out")
@@ -176,7 +185,7 @@ def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.flo
         filled = np.clip(filled, *options.clip)
     if options.transform:
         _check_logarithm(options, context, source)
-        filled = np.log(filled + ADDED[options.transform])
+        filled = transformed(filled, options.transform)
     shift, divisor = _scale(options.scale, filled)
     low, high = float(there.min()), float(there.max())
     if low == high and len(there) > 1:
@@ -211,7 +220,7 @@ def check_logarithm(part: NDArray[np.float64], transform: str | None, start: int
     Raises:
         PeError: DATA; says the first one.
     """
-    if transform is None:
+    if transform not in ADDED:
         return
     bad = np.flatnonzero(part + ADDED[transform] <= 0)
     if len(bad):
@@ -306,6 +315,10 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     mean = total / np.maximum(count, 1)
     if missing and options.missing == "error":
         raise context.error(0, f"{missing:,} numbers are NaN", "set missing: mean, or a number")
+    # A feature of which every number is missing has no range: it is filled, and stays as it is.
+    low, high = (np.where(count > 0, bound, 0.0) for bound in (low, high))
+    if not (np.isfinite(low) & np.isfinite(high) & np.isfinite(mean)).all():
+        raise context.error(0, "a training number is infinite, or too large to be scaled", "correct it, or leave scale and missing out")
     _, _, squares, *_ = _moments(array, rows, each, mean)
     if options.scale == "standard":
         shift, divisor = mean, np.sqrt(squares / np.maximum(count, 1))
@@ -313,7 +326,7 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
         shift, divisor = low, high - low
     else:
         shift, divisor = np.zeros(1), np.array([1.0 if isinstance(options.scale, str) else float(options.scale)])
-    divisor = np.where(divisor > 0, divisor, 1.0)
+    divisor = np.where((divisor > 0) & np.isfinite(divisor), divisor, 1.0)
     fill = float(mean.mean()) if options.missing == "mean" else None if options.missing == "error" else float(options.missing)
     return {
         "fill": fill, "shift": shift.tolist(), "divisor": divisor.tolist(), "dtype": dtype,
@@ -336,8 +349,10 @@ def _moments(
         good = ~np.isnan(values)
         missing += int(values.size - good.sum())
         count += good.sum(axis=0)
-        total += np.where(good, values, 0).sum(axis=0)
-        squares += (np.where(good, values - (0 if center is None else center), 0) ** 2).sum(axis=0)
+        # What overflows is infinite, and told by whoever asks for the moments.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += np.where(good, values, 0).sum(axis=0)
+            squares += (np.where(good, values - (0 if center is None else center), 0) ** 2).sum(axis=0)
         low = np.fmin(low, np.where(good, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(good, values, -np.inf).max(axis=0))
     return count, total, squares, low, high, missing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pe_cli.config.sections.value_types import Name
+from pe_cli.core import json_reading
 from pe_cli.core.errors import PeError
 from pe_cli.data.annotations.things import content
 from pe_cli.data.raw_cells import ListTable, Table
@@ -143,16 +143,16 @@ def _spans(text: str, path: Path, origin: Origin) -> Iterator[tuple[list[str], l
 def _values(text: str, path: Path, origin: Origin) -> Iterator[tuple[str, Any]]:
     try:
         if text.lstrip().startswith("["):
-            for i, value in enumerate(json.loads(text)):
+            for i, value in enumerate(json_reading.loads(text)):
                 yield f"{path}, text {i + 1}", value
             return
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise origin.error(f"{path} is no JSON: {error}", "export it again") from None
     for i, line in enumerate(_lines(text)):
         if line.strip():
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                value = json_reading.loads(line)
+            except ValueError as error:
                 raise origin.error(f"{path}, line {i + 1} is no JSON: {error}", "one object per line") from None
             yield f"{path}, line {i + 1}", value
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pe_cli.core import json_reading
 from pe_cli.data.pictures.archive_members import member_path
 from pe_cli.data.pictures.decode import SUFFIXES
 from pe_cli.data.pictures.picture_checks import pillow
@@ -139,8 +140,8 @@ def _cells(
         if kind != "json":
             yield _TEXTS[kind], text.strip()
             return
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        found: Any = json_reading.loads(text)
+    except ValueError:
         raise origin.error(f"{path}: '{member.name}' is no {'JSON' if kind == 'json' else 'UTF-8 text'}", "write it again") from None
     if not isinstance(found, dict):
         raise origin.error(f"{path}: '{member.name}' is no JSON object", 'write {"name": value, ...}')

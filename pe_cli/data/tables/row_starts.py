@@ -21,6 +21,8 @@ from pe_cli.kernels.text.characters import SLACK
 
 #: Bytes that are looked at at a time.
 WINDOW = 1 << 21
+#: Lines at the end of a file that may be sums or notes.
+FOOTER = 5
 #: Bytes for which one more thread pays, and bytes in which the end of a line is looked for where it begins.
 SHARE, LINE = 1 << 23, 1 << 20
 
@@ -243,6 +245,10 @@ class _Scan:
             hint = f"quote text that holds the delimiter {called(self._delimiter)}, or set another delimiter"
         elif place + len(rest) >= self.source.end and rest == line:
             hint = "the last line is cut off: copy or download the file again"
+        elif place + len(rest) >= self.source.end and len(rest.splitlines()) <= FOOTER < self.source.span(place).line - first.line:
+            last = self.source.span(place).line - 1
+            hint = f"a sum or a note below the table? keep what is above it: head -n {last:d} {self.source.path.name} > table.csv;"
+            hint += " or write a delimiter for every empty cell"
         else:
             hint = "quote text that holds the end of a line, or write a delimiter for every empty cell"
         said = f"{found} cell{'s' * (found != 1)}, but line {first.line} has {self.width}"

@@ -25,6 +25,7 @@ from pe_cli.core.encoding import (
     Exponential,
     Fed,
     Fill,
+    HyperbolicSine,
     Interpolate,
     Logarithm,
     Lookup,
@@ -32,6 +33,7 @@ from pe_cli.core.encoding import (
     OneHot,
     Reshape,
     Sigmoid,
+    SignedLogarithm,
     Softmax,
     Standardise,
     Step,
@@ -160,6 +162,16 @@ class DataNodes:
     def _logarithm(self, x: str, step: Logarithm, dtype: str) -> str:
         return self._add("Log", [self._add("Add", [x, self._const(step.added, dtype)]) if step.added else x])
 
+    def _signed_logarithm(self, x: str, step: SignedLogarithm, dtype: str) -> str:
+        # Operators Asinh and Sinh have no double in onnxruntime.
+        size = self._add("Abs", [x])
+        root = self._add("Sqrt", [self._add("Add", [self._add("Mul", [size, size]), self._const(1.0, dtype)])])
+        return self._add("Mul", [self._add("Sign", [x]), self._add("Log", [self._add("Add", [size, root])])])
+
+    def _hyperbolic_sine(self, x: str, step: HyperbolicSine, dtype: str) -> str:
+        both = self._add("Sub", [self._add("Exp", [x]), self._add("Exp", [self._add("Neg", [x])])])
+        return self._add("Div", [both, self._const(2.0, dtype)])
+
     def _exponential(self, x: str, step: Exponential, dtype: str) -> str:
         found = self._add("Exp", [x])
         return self._add("Sub", [found, self._const(step.added, dtype)]) if step.added else found
@@ -252,6 +264,7 @@ class DataNodes:
 _WRITERS: dict[type[Step], Callable[..., str]] = {
     Empty: DataNodes._empty, Fill: DataNodes._fill, Clip: DataNodes._clip, Standardise: DataNodes._standardise,
     Affine: DataNodes._affine, Logarithm: DataNodes._logarithm, Exponential: DataNodes._exponential,
+    SignedLogarithm: DataNodes._signed_logarithm, HyperbolicSine: DataNodes._hyperbolic_sine,
     Check: DataNodes._check, Lookup: DataNodes._lookup, OneHot: DataNodes._one_hot, Count: DataNodes._count,
     Wave: DataNodes._wave, Cast: DataNodes._cast, Reshape: DataNodes._reshape, ChannelsFirst: DataNodes._channels_first,
     Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names, Column: DataNodes._column, Both: DataNodes._both,

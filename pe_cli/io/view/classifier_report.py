@@ -24,7 +24,8 @@ def judgement(found: ClassifierEvaluation | None) -> str:
         return ""
     what = "have the right set of tags" if found.confusion is None else "are right"
     share = f"{found.right:,} {what}, {found.right / found.rows:.2%}."
-    head = f"<p class=note>{text(f'{found.rows:,} samples of data.{found.split}, with the newest checkpoint: {share}')}</p>"
+    said = f"{found.rows:,} samples of data.{found.split}, with the checkpoint that pe eval takes: {share}"
+    head = f"<p class=note>{text(said)}</p>"
     matrix = "" if found.confusion is None else _matrix(found.confusion, found.names)
     plots = f"{_roc(found)}{_precision_recall(found)}{_calibration(found)}"
     return f'{head}<div class="plots">{plots}</div>{_table(found)}{matrix}'

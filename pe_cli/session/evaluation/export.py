@@ -9,7 +9,20 @@ from typing import Any
 
 from pe_cli import __version__
 from pe_cli.config.nodes import to_data
-from pe_cli.core.encoding import TEXT, Affine, Around, Cast, Exponential, Fed, Lane, Names, Source, Step, Told
+from pe_cli.core.encoding import (
+    TEXT,
+    Affine,
+    Around,
+    Cast,
+    Exponential,
+    Fed,
+    HyperbolicSine,
+    Lane,
+    Names,
+    Source,
+    Step,
+    Told,
+)
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data.array_dataset import is_table
@@ -214,7 +227,8 @@ class Exporting:
         decided = {a.variable: a.decision.to_json() | {"steps": len(a.decision.steps)} for a in self._answers() if a.decision is not None}
         if decided:
             facts["pe.decision"] = decided
-        units = {one.name: "of the file" for one in outputs if any(isinstance(step, (Affine, Exponential)) for step in one.steps)}
+        undone = (Affine, Exponential, HyperbolicSine)
+        units = {one.name: "of the file" for one in outputs if any(isinstance(step, undone) for step in one.steps)}
         if units:
             facts["pe.units"] = units
         tokenizers = {name: found for name in read if (found := self._tokenizer(name)) is not None}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core import json_reading
 from pe_cli.core.flat_objects import Twice, flattened
 from pe_cli.core.json_size import count
 from pe_cli.data.pictures.decode import of_bytes
@@ -59,9 +59,8 @@ def read_rows(kind: str, body: bytes | bytearray, predictor: Predictor) -> list[
     if kind == "text/plain" and predictor.text is not None:
         return [{predictor.text: body.decode("utf-8", "replace")}]
     try:
-        value = _decode(body.decode())
-    # Deep nesting ends in a RecursionError of the parser, although the depth was counted: brackets in texts are not nesting.
-    except (ValueError, RecursionError) as error:
+        value = json_reading.parse(body.decode())
+    except ValueError as error:
         raise Refusal(400, f"no JSON: {error}") from None
     if isinstance(value, dict) and isinstance(value.get("rows"), list):
         value = value["rows"]
@@ -152,11 +151,3 @@ def _content(row: Row, name: str) -> bytes:
     except (binascii.Error, ValueError):
         pass
     raise Refusal(400, f"column '{name}': a cell is the base64 text of a picture's file")
-
-
-def _constant(text: str) -> object:
-    # Python's parser takes NaN and Infinity, which JSON does not have.
-    raise ValueError(f"{text} is no JSON value; null stands for a missing cell")
-
-
-_decode = json.JSONDecoder(parse_constant=_constant).decode

@@ -26,7 +26,7 @@ from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, n
 from pe_cli.session.starters.spellings import Spellings, spellings_of
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 from pe_cli.session.starters.target_kinds import is_count, of_numbers
-from pe_cli.session.starters.text_forms import what_texts_are
+from pe_cli.session.starters.text_forms import numbers_unread, what_texts_are
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -50,7 +50,7 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
     codes = cells.codes()
     if not codes.words:
         return Guess(name, None, why="every cell is missing")
-    found = _fixed(name, codes) or written(table, name, codes, asked)
+    found = _fixed(name, codes) or _written(table, name, codes, asked)
     if found is not None:
         return found
     if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
@@ -63,6 +63,15 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _written(table: Table, name: str, codes: Codes, asked: Asked) -> Guess | None:
+    """Return a column of numbers of some notation, or one that is left out as they are of several; None for others."""
+    found = written(table, name, codes, asked)
+    if found is None or found.type is not None:
+        return found
+    # 1991 Sep and 1992 Oct are numbers of several units, too.
+    return date(table, name, codes, int((codes.codes < 0).sum()), asked) or found
 
 
 def _fixed(name: str, codes: Codes) -> Guess | None:
@@ -110,6 +119,8 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     few = len(codes.codes) >= LARGER and bool((counts < FEW).any())
     shown = f"{len(codes.words):,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
     note = several.note(name, f"--columns {shell(f'{name}=category')}")
+    if looks := numbers_unread(codes.words):
+        note = f"'{said(name, 30)}' is taken for classes, no numbers: {three(codes.words)}: {looks}"
     return Guess(name, "category", {**several.written, **({"min_count": FEW} if few else {})}, shown, note)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.column_inference import TRIED, is_date
-from pe_cli.data.date_forms import DURATION, parse
+from pe_cli.data.date_forms import DURATION, NEAR, YEARS, parse
 from pe_cli.data.date_forms import written as as_written
 from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.guesses import Asked, Guess, three
@@ -27,7 +27,8 @@ FORMS = (
         "%d. %B %Y", "%d.%B.%Y", "%d de %B de %Y", "%d %B, %Y", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y-%b-%d", "%Y %B %d", "%a, %d %b %Y",
         "%A, %d %B %Y", "%A %d %B %Y", "%A, %d. %B %Y", "%A, %d.%m.%Y", "%A, %B %d, %Y", "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y",
         "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %Z", "%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y",
-        "%Y-%b", "%B de %Y", "%Y年%m月", "%Y-Q%q", "%YQ%q", "%Y Q%q", "%Y/Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "Q%q%Y", "Q%q/%y", "Q%q %y",
+        "%Y-%b", "%Y %b", "%Y%b", "%Y %B", "%Y/%b", "%b/%Y", "%B/%Y", "%B-%Y", "%b %y", "%YM%m", "%Y-M%m", "%Y M%m", "%Y %b %d",
+        "%B de %Y", "%Y年%m月", "%Y-Q%q", "%YQ%q", "%Y Q%q", "%Y/Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "Q%q%Y", "Q%q/%y", "Q%q %y",
         "Q%q-%y", "%qQ%Y", "%qQ %Y", "%qQ%y", "%q. Quartal %Y", "T%q %Y", "T%q-%Y", "%Y-T%q", "%YT%q", "W%V %G", "W%V/%G", "W%V-%G",
         "%G/W%V", "%G W%V", "Week %V %G", "Week %V, %G", "KW %V/%G", "KW%V/%G", "KW %V %G", "KW%V %G", "%G-KW%V", "%G/KW%V", "%G KW %V",
         "%GKW%V",
@@ -49,6 +50,8 @@ EARLIEST, LATEST = 1800, 2150
 COMPACT = (("%Y%m%d", 19000101, 21001231), ("%Y%m", 190001, 210012))
 #: Names of columns whose numbers may be moments, and seconds, or thousandths of them, from 1998 to 2040; days as Excel counts them.
 _MOMENT = re.compile(r"(^|[\W_])(ts|time|times|timestamp|epoch|date|datum|created|updated|at|unix)([\W_]|$)|(Time|Date|At)$", re.I)
+#: Names of columns whose numbers may be years with a fraction.
+_YEAR = re.compile(r"(^|[\W_])(time|year|date|yr|period|month|quarter|jahr|zeit)([\W_]|$)|(Time|Year|Date)$|^t$", re.I)
 SECONDS, EXCEL = (9e8, 2.21e9), (20000, 60000)
 #: Different dates at least from which such numbers are taken for dates.
 MANY = 8
@@ -133,6 +136,27 @@ def since(table: Table, name: str, values: NDArray[np.float64]) -> Guess | None:
     what = "seconds" if form == "%s" else "milliseconds"
     note = f"'{said(name, 30)}' is taken for {what} since 1970, {shown}: {three(words)}; as numbers: --columns '{said(name, 60)}=number'"
     return Guess(name, "date", {"format": form, "parts": _parts(moments), **missing}, f"{what} since 1970: {shown}", note)
+
+
+def years(table: Table, name: str, values: NDArray[np.float64]) -> Guess | None:
+    """Return a column that is called like a time, of years with a fraction for the month or quarter, as R writes it; None for others."""
+    there = values[np.isfinite(values)]
+    if not _YEAR.search(name) or there.min() < EARLIEST or there.max() > LATEST:
+        return None
+    months = there * 12
+    kinds = np.unique(np.rint(months) % 12)
+    # Years alone are numbers; with their halves, they may be half of a scale.
+    if len(kinds) < 3 or len(np.unique(there)) < MANY or float(np.abs(months - np.rint(months)).max()) >= NEAR:
+        return None
+    words = table.cells(name).codes().words
+    if not _parses(words, YEARS):
+        return None
+    moments = sorted(parse(word, YEARS) for word in words)
+    missing = {"missing": "zero"} if len(there) < len(values) else {}
+    shown = f"{moments[0].date()} to {moments[-1].date()}"
+    note = f"'{said(name, 30)}' is taken for years with a fraction for the month, {shown}: {three(words)}"
+    note += f"; as numbers: --columns '{said(name, 60)}=number'"
+    return Guess(name, "date", {"format": YEARS, "parts": _parts(moments), **missing}, f"years with a fraction: {shown}", note)
 
 
 def excel_note(name: str, there: NDArray[np.float64]) -> str:

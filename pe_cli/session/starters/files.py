@@ -205,7 +205,8 @@ def training(
         "executor: {seed: 1}",
         "",
         f"# Each run makes a folder in dir. checkpoints/best is the one with the {'highest' if mode == 'max' else 'lowest'} {best}.",
-        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {flow(escaped({'by': best, 'mode': mode}))}}}}}",
+        "# use: pe predict and others that are given the folder take that one, not the last, which knows more of its rows by heart.",
+        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {flow(escaped({'by': best, 'mode': mode, 'use': True}))}}}}}",
     ]
 
 

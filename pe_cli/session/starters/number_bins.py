@@ -10,8 +10,12 @@ from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.table_columns import Inspected, numbers_of
 
-#: Bins of a column at most, and training rows for each bin of all columns: the one-in-ten rule of regression (Harrell 2015, section 4.4).
-MOST_BINS, BIN_ROWS = 24, 10
+#: Bins of a column at most.
+MOST_BINS = 24
+#: Training rows for each bin of all columns: where rows are few, as many as least squares needs (the one-in-ten rule, Harrell 2015,
+#: section 4.4); else fewer, as weights that shrink and training that ends early do with them, and coarse bins hide what lies near together.
+BIN_ROWS = {True: 10, False: 3}
+FEW_ROWS = 300
 #: Rows, evenly apart, that quantiles are taken of at most.
 LOOKED_AT = 100_000
 
@@ -20,7 +24,7 @@ def edges_of(inspected: Inspected, settings: Settings) -> list[list[float]]:
     """Return the edges of the bins of every number that the rows feed; none for one of two values, or where rows are few."""
     columns = [column for one in numbers_of(inspected) for column in _values(inspected, one, settings)]
     several = [len(np.unique(column)) > 2 for column in columns]
-    bins = min(MOST_BINS, inspected.rows // (BIN_ROWS * max(1, sum(several))))
+    bins = min(MOST_BINS, inspected.rows // (BIN_ROWS[inspected.rows < FEW_ROWS] * max(1, sum(several))))
     return [_edges(column, bins) if bins >= 2 else [] for column in columns]
 
 

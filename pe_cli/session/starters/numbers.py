@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.notation_detection import Guessed, is_grouped, notation_of
 from pe_cli.data.raw_cells import MISSING, Codes, Table
-from pe_cli.session.starters.dates import compact, excel_note, no_days, since
+from pe_cli.session.starters.dates import compact, excel_note, no_days, since, years
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 
@@ -30,6 +30,9 @@ EMPTY_NUMBERS, APART = (99.0, 999.0, 9999.0, 99999.0, 999999.0, -99.0, -999.0, -
 OFTEN = 2
 #: Deviations from the mean beyond which a number is clipped, and the quantiles that are kept.
 FAR, KEPT = 10.0, (0.001, 0.999)
+#: How often the largest number has the median of those that are not 0, where its logarithm is seen; and how large it is at least, as asinh
+#: leaves small numbers as they are.
+SCALES, LARGE = 300.0, 100.0
 #: A code is below.
 MOST_CODE = 1e15
 #: Rows of a class at least in larger tables, as others teach what an unknown one means; and share of rows that may have codes of their own.
@@ -214,10 +217,13 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
         code = _code(table, name, there, len(values) - len(there))
         if code is not None:
             return code
-    versions = _versions(table, name, there)
+    versions = years(table, name, values) or _versions(table, name, there)
     if versions is not None:
         return versions
     found = number(name, values)
+    if found.type == "bool" and not set(table.cells(name).codes().words) <= {"0", "1"}:
+        # A column of truth values reads texts, of which 1.0 is none: pandas writes it where a number was missing.
+        found = Guess(name, "number", {"scale": "standard"}, found.why)
     told = excel_note(name, there) or _codes_note(table, name, there)
     return found if found.note or found.type != "number" or not told else replace(found, note=told)
 
@@ -290,19 +296,19 @@ def number(name: str, values: NDArray[np.float64], notation: Notation = PLAIN) -
         shown += f", {missing:,} missing"
     if notation.empty:
         shown += f", those that are {', '.join(short(value) for value in notation.empty)} among them"
-    clip = _clip(there)
-    if clip is not None:
-        options["clip"] = clip
-        shown += ", a few far from the others"
-    return Guess(name, "number", {**options, "scale": "standard"}, shown, note)
+    tamed, said_of = _tamed(there)
+    return Guess(name, "number", {**options, **tamed, "scale": "standard"}, shown + said_of, note)
 
 
-def _clip(there: NDArray[np.float64]) -> list[float] | None:
-    """Return limits for numbers of which a few are far from the others; None for others."""
+def _tamed(there: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
+    """Return options for numbers beside the largest of which most would be one and the same, or of which a few are far away; and why."""
+    size = np.abs(there[there != 0])
+    if len(size) and size.max() > max(LARGE, SCALES * float(np.median(size))):
+        return {"transform": "asinh"}, ", of very different sizes, whose logarithm is seen"
     if max(there.max() - there.mean(), there.mean() - there.min()) <= FAR * float(there.std()):
-        return None
+        return {}, ""
     low, high = (float(f"{value:.6g}") for value in np.quantile(there, KEPT))
-    return [low, high] if low < high else None
+    return ({"clip": [low, high]}, ", a few far from the others") if low < high else ({}, "")
 
 
 def empty_number(values: NDArray[np.float64]) -> float | None:

@@ -12,6 +12,7 @@ from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.data.column import Context, discover
+from pe_cli.data.columns.bool import YES
 from pe_cli.data.fields import Rows
 from pe_cli.data.public_holidays import calendar_of
 from pe_cli.data.raw_cells import Table
@@ -35,7 +36,10 @@ FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
 #: Names of layers and feeds that every starter has, besides those of its targets.
-TAKEN = ("x", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "loss", "pair_away", "mean_away", *PAIR_LAYERS)
+TAKEN = (
+    "x", "all", "bins", *(f"{stack}{layer}" for stack in ("hidden", "binned") for layer in ("1", "1_drop", "2", "2_drop")), "loss",
+    "pair_away", "mean_away", *PAIR_LAYERS,
+)  # fmt: skip
 
 
 @dataclass
@@ -157,7 +161,7 @@ def look(
     aims = [goal.guess for goal in goals]
     # All notations are known here, so one pass over the file reads all columns of numbers.
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
-    guesses = [_gaps_filled(one, settings) for one in paired(table, without_doubles(table, guesses, aims), settings.columns)]
+    guesses = [_gaps_filled(table, one, settings) for one in paired(table, without_doubles(table, guesses, aims), settings.columns)]
     division = divided(settings, source, table, targets[0] if [one.type for one in aims] == ["category"] else None)
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
@@ -184,10 +188,15 @@ def _goals(table: Table, settings: Settings, targets: Sequence[str], asked: Aske
     return with_suffixes([positive_of(table, guess_target(table, name, settings, asked), settings.positive) for name in targets])
 
 
-def _gaps_filled(found: Guess, settings: Settings) -> Guess:
-    """Return a column of numbers whose missing cells become the median also where this table has none: later rows may have some."""
-    if found.type != "number" or found.name in settings.columns:
+def _gaps_filled(table: Table, found: Guess, settings: Settings) -> Guess:
+    """Return a column whose missing cells become the median, or what most are, also where this table has none: later rows may have some."""
+    if found.name in settings.columns or found.type not in ("number", "bool"):
         return found
+    if found.type == "bool":
+        codes = table.cells(found.name).codes()
+        most = codes.words[int(np.argmax(np.bincount(codes.codes[codes.codes >= 0], minlength=len(codes.words))))]
+        is_yes = most.lower() in {word.lower() for word in found.options.get("yes", YES)}
+        return replace(found, options={**found.options, "missing": is_yes})
     return replace(found, options={**{k: v for k, v in found.options.items() if k != "scale"}, "missing": "median", "scale": "standard"})
 
 

@@ -26,11 +26,11 @@ class Head:
         inspected: the table.
         goal: the target.
         straight: layers of which the linear model is made, besides categories.
-        before: layer that the hidden layers end with.
+        before: layers that the hidden layers end with.
     """
 
-    def __init__(self, inspected: Inspected, goal: Goal, straight: Sequence[str], before: str) -> None:
-        self._looked, self._goal, self._straight, self._before = inspected, goal, list(straight), before
+    def __init__(self, inspected: Inspected, goal: Goal, straight: Sequence[str], before: Sequence[str]) -> None:
+        self._looked, self._goal, self._straight, self._before = inspected, goal, list(straight), list(before)
         self._name = said(goal.name)
         self._layers: Lines = []
 
@@ -50,8 +50,8 @@ class Head:
         """Add an output: the sum of that of the hidden layers and of a linear model; both begin with `start`."""
         bias = {"bias_attr": {"initializer": {"type": "Constant", "value": float(f"{start:.6g}")}}} if start else {}
         begin = f"begins with {start:.4g}" if start else "begins with 0"
-        before = {"input": self._before} if self._goal.suffix else {}
-        self._add("deep", "fc", f"{begin}, and the layers of the linear model with 0", **before, size=size, param_attr=_ZERO, **bias)
+        before = self._before if len(self._before) > 1 else self._before[0]
+        self._add("deep", "fc", f"{begin}, and the layers of the linear model with 0", input=before, size=size, param_attr=_ZERO, **bias)
         if self._straight:
             inputs = self._straight if len(self._straight) > 1 else self._straight[0]
             self._add("wide", "fc", input=inputs, size=size, param_attr=_ZERO, bias_attr=False)
@@ -197,7 +197,7 @@ def classifier(suffix: str = "") -> Lines:
     ]  # fmt: skip
 
 
-def heads(inspected: Inspected, straight: Sequence[str], before: str) -> Lines:
+def heads(inspected: Inspected, straight: Sequence[str], before: Sequence[str]) -> Lines:
     """Return the layers of all targets, and the loss: the sum of theirs."""
     found = [line for goal in inspected.goals for line in Head(inspected, goal, straight, before).layers()]
     if inspected.only is None:

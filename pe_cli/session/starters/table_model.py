@@ -44,10 +44,11 @@ def model_of(inspected: Inspected, settings: Settings) -> str:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
     edges = edges_of(inspected, settings)
-    inputs = [first, *(["bins"] if any(edges) else [])]
+    stacks = {"hidden": [first], **({"binned": [first, "bins"]} if any(edges) else {})}
     rows = {f"{feed}_row" for feed in categories(inspected)}
-    straight = [*(name for name in outputs if name not in rows), *inputs[1:]]
-    last = _hidden(inputs, found) + heads(inspected, straight, "drop2")
+    straight = [*(name for name in outputs if name not in rows), *(["bins"] if any(edges) else [])]
+    last = [line for name, inputs in stacks.items() for line in _hidden(name, inputs, found)]
+    last += heads(inspected, straight, [f"{name}2_drop" for name in stacks])
     binned = _bins(inspected, edges) if any(edges) else []
     return _text_of(inspected, settings, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
 
@@ -158,11 +159,13 @@ def _bins(inspected: Inspected, edges: Sequence[Sequence[float]]) -> list[str]:
     ]
 
 
-def _hidden(inputs: list[str], found: Plan) -> Lines:
+def _hidden(name: str, inputs: list[str], found: Plan) -> Lines:
+    """Return two hidden layers. Those that see no bins learn what is smooth; those that see them, what is not."""
     drop = flow({"type": "dropout", "dropout_prob": found.dropout})
+    whole = {"type": "fc", "input": inputs if len(inputs) > 1 else inputs[0], "size": found.hidden, "act": "relu"}
     return [
-        ("hidden1:", flow({"type": "fc", "input": inputs if len(inputs) > 1 else inputs[0], "size": found.hidden, "act": "relu"}), ""),
-        ("drop1:", drop, "in training only"),
-        ("hidden2:", flow({"type": "fc", "size": found.hidden, "act": "relu"}), ""),
-        ("drop2:", drop, ""),
+        (f"{name}1:", flow(whole), "sees numbers in bins, too" if "bins" in inputs else ""),
+        (f"{name}1_drop:", drop, "in training only"),
+        (f"{name}2:", flow({"type": "fc", "size": found.hidden, "act": "relu"}), ""),
+        (f"{name}2_drop:", drop, ""),
     ]

@@ -50,13 +50,29 @@ def cells_of(cells):
     later=st.lists(st.none() | NUMBERS, min_size=1, max_size=6),
     options=st.fixed_dictionaries(
         {"missing": st.sampled_from(["mean", "median", 3.5]), "scale": st.sampled_from(["none", "standard", "minmax", "robust"])},
-        optional={"clip": st.just((-10.0, 1000.0)), "dtype": st.sampled_from(["float32", "float64"])},
+        optional={
+            "clip": st.just((-10.0, 1000.0)), "dtype": st.sampled_from(["float32", "float64"]), "transform": st.just("asinh"),
+        },
     ),
 )
 @ONCE
 def test_numbers(column, cells, later, options):
     found = column("number", cells, **options)
     np.testing.assert_allclose(stepped(found, cells_of(later)), found.encode(later), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("transform", [None, "log", "log1p", "asinh"])
+def test_answers_are_given_in_the_unit_of_the_file(column, transform):
+    found = column("number", [1, 20, 300, 4000], transform=transform, scale="standard")
+    program = Program("p")
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 1), "float64"), is_data=True)
+    block.append_op("assign", {"X": "x"}, {"Out": "y"})
+    told = Told("y", "y", found.type.units(found.options, found.state))
+    session = onnxruntime.InferenceSession(export(program, {}, ["y"], "p", Around({}, (told,))), providers=["CPUExecutionProvider"])
+    scaled = np.array([[-1.0], [0.0], [0.7]])
+    (values,) = session.run(None, {"x": scaled})
+    np.testing.assert_allclose(values, found.type.decode(found.options, found.state, scaled), rtol=1e-6)
 
 
 @given(cells=st.lists(st.none() | st.integers(-5, 5), min_size=1, max_size=9), limits=st.just((-2.0, 3.0)) | st.none())

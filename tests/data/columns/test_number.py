@@ -48,13 +48,14 @@ def test_decode_undoes_the_scale(column, values):
         pytest.param({"scale": 100}, [0.01, 0.2, -0.3], id="divided by a number"),
         pytest.param({"clip": [1, 99], "transform": "log", "scale": 2.0}, np.log([1, 20, 1]) / 2, id="clipped, logarithm, scaled"),
         pytest.param({"clip": [0, 99], "transform": "log1p"}, np.log1p([1, 20, 0]), id="logarithm of 1 more"),
+        pytest.param({"transform": "asinh"}, np.arcsinh([1, 20, -30]), id="logarithm with a sign"),
     ],
 )
 def test_values(column, options, expected):
     np.testing.assert_allclose(column("number", [1, "20", -30.0], **options).encode()[:, 0], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("transform", "function"), [("log", np.log), ("log1p", np.log1p)])
+@pytest.mark.parametrize(("transform", "function"), [("log", np.log), ("log1p", np.log1p), ("asinh", np.arcsinh)])
 def test_logarithms_are_scaled_and_undone(column, transform, function):
     cells = [1, 10, 1000, 1e6]
     found = column("number", cells, [0, 1, 2], transform=transform, scale="standard")
@@ -166,6 +167,11 @@ def test_arrays_are_scaled_by_feature_as_scikit_learn_does(arrays):
     [
         pytest.param([[1.0], [np.nan]], {"scale": "standard"}, "nan is missing", id="NaN where nothing stands for it"),
         pytest.param([[1.0], [2.5]], {"dtype": "int64"}, "2.5 is no whole number", id="a fraction among whole numbers"),
+        pytest.param([[1.0], [2.0**60]], {"dtype": "int64"}, "1.152921504606847e+18 is too large", id="a number that was rounded"),
+        pytest.param([[1.0], [1e300]], {}, "1e+300 is too large for float32", id="a number beyond float32"),
+        pytest.param([[1.0], [1e300]], {"scale": "minmax"}, "1e+300 is too large for float32", id="a scaled number beyond float32"),
+        pytest.param(np.array([[1], [2**63]], np.uint64), {"dtype": "int64"}, "9223372036854775808 is too large for int64",
+                     id="an unsigned number beyond int64"),
     ],
 )
 def test_what_an_array_cannot_hold(arrays, later, options, message):
@@ -175,6 +181,30 @@ def test_what_an_array_cannot_hold(arrays, later, options, message):
         field.take(np.array([0, 1]))
     assert caught.value.code == ExitCode.DATA
     assert f"sample 1 of field 'c': {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize("clip", [None, [0, 2**53], [-5, 9.2e18]])
+def test_large_whole_numbers_of_arrays_keep_every_digit(arrays, clip):
+    values = np.array([[3], [2**53 + 1], [-(2**60) - 1]])
+    options = {} if clip is None else {"clip": clip}
+    found = arrays(values, dtype="int64", **options).take(np.arange(3))[0][:, 0].tolist()
+    low, high = clip or (-(2**62), 2**62)
+    assert found == [min(max(int(value), int(low)), int(high)) for value in values[:, 0]]
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax"])
+def test_a_feature_of_an_array_that_is_always_missing_is_filled(arrays, scale):
+    values = np.array([[1.0, np.nan], [3.0, np.nan]], np.float32)
+    found, _ = arrays(values, scale=scale, missing=5.0).take(np.arange(2))
+    scaled = {"standard": [-1, 1], "minmax": [0, 1]}[scale]
+    assert found.tolist() == [[scaled[0], 5.0], [scaled[1], 5.0]]
+
+
+@pytest.mark.parametrize("values", [[[1.0], [np.inf]], [[1.7e308], [1.7e308]]], ids=["an infinity", "a sum beyond float64"])
+def test_arrays_that_have_no_scale(arrays, values):
+    with pytest.raises(PeError, match="infinite, or too large to be scaled") as caught:
+        arrays(values, scale="standard")
+    assert caught.value.code == ExitCode.DATA
 
 
 def test_whole_numbers_are_clipped(column, arrays):

@@ -279,6 +279,45 @@ def test_keypoints_of_yolo_are_no_polygons(tmp_path, points, shape):
     assert (plain.counts, with_points.counts) == ({}, {KEYPOINTS: 3})
 
 
+def _things(folder: Path, seed: int, line: Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]) -> Table:
+    """Return a table of 12 pictures with a thing each, whose lines have a class and what `line` makes of its middle and size."""
+    rng = np.random.default_rng(seed)
+    (folder / "labels").mkdir(parents=True)
+    for i in range(12):
+        size = rng.uniform(0.2, 0.6, 2)
+        middle = rng.uniform(size / 2, 1 - size / 2)
+        values = " ".join(f"{value:.5f}" for value in line(rng, middle, size))
+        (folder / f"labels/{i}.txt").write_text(f"0 {values}\n")
+        PIL.new("L", (8, 8)).save(folder / f"labels/{i}.png")
+    return open_reader("annotations", {"files": "labels/*.txt"}, folder)
+
+
+def test_keypoints_of_two_numbers_are_told_from_polygons_by_all_lines(tmp_path):
+    """As Ultralytics writes poses without whether points are seen; nothing beside them says so."""
+    def pose(rng, middle, size):
+        points = middle + size * rng.uniform(-0.5, 0.5, (5, 2))
+        points[rng.random(5) < 0.2] = 0  # not there
+        return np.concatenate([middle, size, points.ravel()])
+
+    for seed in range(5):
+        table = _things(tmp_path / f"pose{seed}", seed, pose)
+        assert table.counts == {KEYPOINTS: 12}
+        first = json.loads(table.cells("boxes").text(0))[0]
+        left, top, right, bottom = first
+        assert 0.199 < right - left < 0.601
+        assert 0.199 < bottom - top < 0.601
+
+
+@pytest.mark.parametrize("corners", [4, 5, 12])
+def test_polygons_stay_polygons(tmp_path, corners):
+    def polygon(rng, middle, size):
+        angles = 2 * np.pi * (np.arange(corners) / corners + rng.random())
+        return (middle + size / 2 * np.stack([np.cos(angles), np.sin(angles)], 1)).ravel()
+
+    for seed in range(20):
+        assert _things(tmp_path / f"polygons{seed}", seed, polygon).counts == {}
+
+
 def test_lines_of_neither_form(tmp_path):
     def odd(folder: Path, truth: Truth) -> Path:
         files = yolo(folder, truth)
