@@ -179,6 +179,28 @@ def _check_functions(path: Path, model: Any) -> None:
     counted(model.graph.node, ())
 
 
+def fed(model: Any) -> list[Any]:
+    """Return the inputs of a graph that are no initializers."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    return [given for given in model.graph.input if given.name not in held]
+
+
+def batched(model: Any) -> bool:
+    """Tell whether all inputs begin with one axis that may be the batch's."""
+    said = {d.dim_value if d.HasField("dim_value") else d.dim_param for d in first_sizes(model)}
+    return len(said) == 1 and 0 not in said
+
+
+def first_sizes(model: Any) -> list[Any]:
+    """Return the first size of every input that has axes."""
+    return [given.type.tensor_type.shape.dim[0] for given in fed(model) if len(given.type.tensor_type.shape.dim)]
+
+
+def has_fixed_batch(model: Any) -> bool:
+    """Tell whether the file says the size of an input's first axis."""
+    return any(size.HasField("dim_value") for size in first_sizes(model))
+
+
 def element_type(number: int) -> tuple[str, str]:
     """Return ONNX's name of an element type, and that of the type which holds its numbers here; empty where none does."""
     from onnx import TensorProto, helper

@@ -86,6 +86,8 @@ class Symbol:
 
 
 Size = int | Symbol
+#: The first axis of everything that is fed.
+BATCH = Symbol("batch")
 
 
 @dataclass(frozen=True)
@@ -140,3 +142,12 @@ def product(sizes: Sequence[Size]) -> Size:
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
     """Return sizes with -1 for those that are not known."""
     return tuple(size if isinstance(size, int) else -1 for size in shape)
+
+
+def described(dims: Sequence[Size]) -> str:
+    """Return sizes as a comment shows them."""
+    return f"[{', '.join(str(size) if isinstance(size, int) else _symbol(size) for size in dims)}]"
+
+
+def _symbol(size: Symbol) -> str:
+    return size.name if size.factor == 1 else f"{size.factor} {size.name}"

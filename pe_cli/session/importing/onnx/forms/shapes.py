@@ -193,9 +193,6 @@ def expand(node: Node) -> Value:
     target = together([own, [1 if size == -1 else size for size in wanted]])
     if tuple(target) == tuple(own):
         return x
-    if x.dtype == "bool":
-        number = node.mid("cast", "number", x=x, dtype="int32", dims=x.dims)
-        return node.out("cast", x=spread(node, number, target, [], "expanded"), dtype="bool", dims=target)
     return spread(node, x, target, [], "expanded", last=True)
 
 
