@@ -174,6 +174,8 @@ class Node:
         value = self.value(index)
         array = self.const(index, what)
         made = np.ascontiguousarray(array if turn is None else turn(array))
+        if value.later is not None:
+            self.emitter.note(f"'{self.inputs[index]}' is computed of parameters in the file; '{self.key}' trains it as one of its own")
         return made, self.emitter.parameter(made, value.initializer or f"{self.key}.{what.replace(' ', '_')}")
 
     # --- what it becomes ----------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
+from pe_cli.session.importing.onnx.merged import separated
 from pe_cli.session.importing.onnx.node import Attributes, Node, discover
+from pe_cli.session.importing.onnx.origins import Origins
 from pe_cli.session.importing.onnx.subgraphs import INSIDE
 from pe_cli.session.importing.onnx.values import (
     BATCH,
@@ -60,10 +62,17 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
     # What has neither a layer nor a way to be computed is written out at once; all else only when its layer refuses it.
     written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS and kind[1] not in INSIDE}
     first: Unimportable | None = None
+    origins = Origins(plain)
+    ties = separated(Path(wish.source), plain, origins)
+
+    def read(wish: ImportWish) -> ImportedModel:
+        made = _in_batches(model, wish, origins)
+        return replace(made, notes=[*ties, *made.notes]) if ties else made
+
     while True:
         model = onnx_file.written_out(plain, written, wish.source)
         try:
-            return _in_batches(model, whole)
+            return read(whole)
         except Unimportable as error:
             # The first failure is told: later ones may be about nodes that the file does not have.
             first = error if first is None or error.kind in own else first
@@ -71,21 +80,21 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
             if more and error.kind is not None and onnx_file.is_defined(plain, error.kind):
                 written.add(error.kind)
             elif wish.partial:
-                return _in_batches(model, wish)
+                return read(wish)
             else:
                 raise first from None
 
 
-def _in_batches(model: Any, wish: ImportWish) -> ImportedModel:
+def _in_batches(model: Any, wish: ImportWish, origins: Origins) -> ImportedModel:
     """Make a model with a first axis for the batch, or, where that does not work out, with the sizes of the file."""
     lifted = onnx_file.batched(model) and not wish.fixed
     try:
-        return _Graph(model, wish, lifted).read()
+        return _Graph(model, wish, lifted, origins).read()
     except PeError as error:
         if not lifted or not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant):
             raise
         why = error.message.removeprefix(f"{wish.source}: ")
-    made = _Graph(model, wish, False).read()
+    made = _Graph(model, wish, False, origins).read()
     rows = onnx_file.first_sizes(model)[0].dim_value
     # Of one row, nothing says that the first axis counts rows at all.
     note = f"all inputs keep the sizes of the file, whose {rows} rows are no batch of any size: {why}; export it with a dynamic batch"
@@ -99,10 +108,11 @@ class _Graph:
         model: of ONNX's own class.
         wish: what is asked.
         lifted: the first axis of what is fed is that of the batch.
+        origins: of the initializers.
     """
 
-    def __init__(self, model: Any, wish: ImportWish, lifted: bool) -> None:
-        self.model, self.wish, self.path, self.lifted = model, wish, Path(wish.source), lifted
+    def __init__(self, model: Any, wish: ImportWish, lifted: bool, origins: Origins) -> None:
+        self.model, self.wish, self.path, self.lifted, self.origins = model, wish, Path(wish.source), lifted, origins
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
         self.emitter = Emitter(_name_of(model, self.path))
         self.values: dict[str, Value] = {}
@@ -201,7 +211,10 @@ class _Graph:
             array, said = onnx_file.array_of(self.path, tensor), onnx_file.element_type(tensor.data_type)[0]
             # Constants that pe's own export has made are no parameters of the model.
             own = name.startswith("const@") and self.model.producer_name == "pe"
-            self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name, said=said)
+            called = self.origins.names.get(name, name)
+            trained = None if own else self.origins.told(name, array, self.takers[name], self.emitter)
+            held = None if own else called
+            self.values[name] = Value(array.dtype.name, constant=array, initializer=held, said=said, trained=trained is True)
             return self.values[name]
         return None
 

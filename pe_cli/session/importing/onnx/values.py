@@ -103,7 +103,8 @@ class Value:
         scalar: the variable is [1], and the graph's value has no axis.
         initializer: name of the initializer that a constant is.
         said: ONNX's name of its element type, where the file says one that none of ours is.
-        later: computes sizes in the step, where a layer takes them as numbers.
+        later: computes sizes in the step, where a layer takes them as numbers, or a constant that parameters tell.
+        trained: it is a parameter of the network.
     """
 
     dtype: str
@@ -115,6 +116,7 @@ class Value:
     initializer: str | None = None
     said: str = ""
     later: Callable[[], Value] | None = field(default=None, compare=False)
+    trained: bool = False
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -124,6 +126,11 @@ class Value:
         if self.sizes is not None:
             return tuple(self.sizes.shape)
         return () if self.scalar else self.dims
+
+    @property
+    def settled(self) -> Array | None:
+        """A constant that training does not change, as far as it is one."""
+        return None if self.trained or self.later is not None else self.constant
 
     @property
     def rank(self) -> int:

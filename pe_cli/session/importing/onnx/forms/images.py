@@ -144,7 +144,9 @@ def _widened(node: Node, pads: list[int], axes: int) -> Value:
     if not node.has(2):
         return node.out("pad", dims=dims, **args)
     bias = node.const(2, "bias").reshape(-1, *([1] * axes))
-    added = node.emitter.variable(Value(bias.dtype.name, constant=bias, initializer=node.value(2).initializer), f"{node.key}_bias")
+    held = node.value(2)
+    value = Value(bias.dtype.name, constant=bias, initializer=held.initializer, trained=held.trained)
+    added = node.emitter.variable(value, f"{node.key}_bias")
     return node.out("elementwise_add", x=node.mid("pad", "wide", dims=dims, **args), y=added, dims=dims)
 
 
