@@ -32,17 +32,32 @@ BATCH_SIZES = [
         "(float[N, 3] x, bool[1, 3] c) => (float[N, 3] y) { s = Shape(x) e = Expand(c, s) m = Neg(x) y = Where(e, x, m) }",
         id="truth values are repeated for every row",
     ),
+    pytest.param(
+        "(float[N, 3] x) => (float[M, 3] y) { s = Shape<start=0, end=1>(x) o = Constant<value_ints=[1]>() r = Concat<axis=0>(s, o) "
+        "t = Tile(k, r) b = Constant<value_ints=[2]>() n = Mul(s, b) e = Concat<axis=0>(n, three) m = Expand(row, e) y = Mul(t, m) }",
+        id="two rows are repeated for every row, and one as often as both",
+    ),
 ]
 
 
 @pytest.mark.parametrize("text", BATCH_SIZES)
 def test_sizes_of_the_batch_are_those_of_a_step(text: str, tmp_path: Path) -> None:
-    model = graph(text.replace(", bool[1, 3] c", ""), c=np.array([[True, False, True]]))
+    tables = {"k": drawn((2, 3), 7), "row": drawn((1, 3), 8), "three": np.array([3])}
+    model = graph(text.replace(", bool[1, 3] c", ""), c=np.array([[True, False, True]]), **tables)
     made = imported(model, tmp_path)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for rows in (2, 5):
         feeds = {"x": drawn((rows, 3), rows)}
         np.testing.assert_array_equal(computed(made, tmp_path / f"of_{rows}", feeds)[0], session.run(None, feeds)[0])
+
+
+def test_first_axes_of_several_names_are_taken_for_the_batch_and_told(tmp_path: Path) -> None:
+    model = graph("(float[s10, 4] x, float[s86, 4] k) => (float[s10, 4] y) { y = Mul(x, k) }")
+    made = imported(model, tmp_path)
+    assert made.feeds == {name: {"shape": [4], "dtype": "float32"} for name in ("x", "k")}
+    assert any("s10, s86 in the file, are taken for one" in note for note in made.notes)
+    apart = imported(graph("(float[s10, 4] x, float[s86, 4] k) => (float[4, s86] y) { t = Transpose(k) y = Identity(t) }"), tmp_path)
+    assert apart.feeds["k"]["shape"] == [-1, 4]
 
 
 #: A table of two rows joined to each of two pictures, as an exporter writes a token of classes that it has repeated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,7 +80,7 @@ def filled_like(
         args: dict[str, Any] = {"shape": [int(str(size)) for size in target] or [1], "dtype": dtype, "value": number}
         return node.out("fill_constant", scalar=not target, **args) if last else node.mid("fill_constant", hint, **args)
     if len(places) == 1:
-        for other in [*others, *node.emitter.known()]:
+        for other in itertools.chain(others, node.emitter.known()):
             for axis, size in enumerate(other.dims):
                 if size == target[places[0]]:
                     args = {

@@ -81,9 +81,10 @@ class Emitter:
         self._made[key], self.dims[key] = self._made[old], self.dims[old]
         return Value(value.dtype, variable=key, dims=value.dims, scalar=value.scalar)
 
-    def known(self) -> list[Value]:
-        """Return what is fed, as variables."""
-        return [Value(str(declared["dtype"]), variable=name, dims=self.dims[name]) for name, declared in self.feeds.items()]
+    def known(self) -> Iterable[Value]:
+        """Return what is fed, and then what layers have made, as variables."""
+        names = [*self.feeds, *(name for name in self.dims if name not in self.feeds)]
+        return (Value(self._made[name].dtype, variable=name, dims=self.dims[name]) for name in names)
 
     def note(self, text: str) -> None:
         """Keep a remark for users."""

@@ -91,7 +91,8 @@ def _in_batches(model: Any, wish: ImportWish, origins: Origins) -> ImportedModel
     try:
         return _Graph(model, wish, lifted, origins).read()
     except PeError as error:
-        if not lifted or not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant):
+        several = lifted and onnx_file.has_batches(model)
+        if not several and (not lifted or not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant)):
             raise
         why = error.message.removeprefix(f"{wish.source}: ")
     made = _Graph(model, wish, False, origins).read()
@@ -352,8 +353,7 @@ class _Graph:
             raise data_error(text, self.failures[0].render() if self.failures else None)
         metadata = self._metadata()
         notes = list(self.emitter.notes)
-        if self.lifted and onnx_file.has_fixed_batch(self.model):
-            notes.append("the first axis of all inputs, which has one size in the file, is the batch's here; --fixed keeps the size")
+        notes += onnx_file.batch_notes(self.model) if self.lifted else []
         notes += [f"left out: {failure.message.removeprefix(f'{self.path}: ')}" for failure in self.failures]
         comments = {name: described(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
         return ImportedModel(
