@@ -262,3 +262,17 @@ def test_what_a_layer_needs_as_a_constant_is_trained_as_one_of_its_own_and_told(
     feeds = {"x": drawn((2, 2, 5, 5), 28)}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(computed(made, tmp_path / "made", feeds)[0], session.run(None, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+NORM = (
+    "(float[N, 2, 6] x) => (float[N, 2, 6] y) { one = Constant<value = float[2] {1.0, 1.0}>() "
+    "zero = Constant<value = float[2] {0.0, 0.0}>() n = InstanceNormalization(x, one, zero) y = Conv<pads=[1, 1]>(n, k, zero) }"
+)
+
+
+def test_factors_of_one_and_biases_of_nothing_in_nodes_are_no_parameters(tmp_path: Path) -> None:
+    made = imported(graph(NORM, k=drawn((2, 2, 3), 29)), tmp_path)
+    norm = next(layer for layer in made.layers.values() if layer["type"] == "instance_norm")
+    conv = next(layer for layer in made.layers.values() if layer["type"] == "conv2d")
+    assert [norm[name]["trainable"] for name in ("param_attr", "bias_attr")] == [False, False]
+    assert (conv["param_attr"], conv["bias_attr"]) == ({"name": "k"}, False)

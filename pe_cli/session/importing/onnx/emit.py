@@ -41,6 +41,7 @@ class Emitter:
 
     Args:
         name: of the model.
+        from_torch: PyTorch's exporter has written the file.
 
     Attributes:
         feeds, layers: as a model file has them.
@@ -49,8 +50,8 @@ class Emitter:
         fixed: values that the file says to be no parameters, though layers have them as such.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, from_torch: bool = False) -> None:
+        self.name, self.from_torch = name, from_torch
         self.program, self._startup = Program("main"), Program("startup")
         self.block = self.program.main_block
         self.feeds: dict[str, dict[str, Any]] = {}

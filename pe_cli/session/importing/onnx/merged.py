@@ -14,7 +14,8 @@ from typing import Any
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.file import array_of, element_type, graphs_of
-from pe_cli.session.importing.onnx.origins import Origins, has_module, is_filled, same_form, scope_of, twins
+from pe_cli.session.importing.onnx.origins import Origins, has_module, same_form, scope_of, twins
+from pe_cli.session.importing.onnx.values import is_filled
 
 #: Nodes that are looked through for the weight which a parameter belongs to.
 _NEAR = 12

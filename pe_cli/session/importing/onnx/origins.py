@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.emit import Emitter
-from pe_cli.session.importing.onnx.values import Array
+from pe_cli.session.importing.onnx.values import Array, is_filled
 
 #: Where PyTorch's exporter says what a value is, what it has computed it of, and whose module a node is part of.
 _KIND, _OF = "pkg.torch.export.graph_signature.InputSpec.kind", "pkg.onnxscript.optimizer.folded_from"
@@ -133,11 +133,6 @@ def _list(text: str) -> list[str]:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return []
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-
-
-def is_filled(array: Array) -> bool:
-    """Tell whether all values of an array are alike, as they are before a network has learned."""
-    return bool(array.size and (array == array.reshape(-1)[0]).all())
 
 
 def same_form(one: str, other: str) -> bool:

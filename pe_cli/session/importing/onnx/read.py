@@ -115,7 +115,7 @@ class _Graph:
     def __init__(self, model: Any, wish: ImportWish, lifted: bool, origins: Origins) -> None:
         self.model, self.wish, self.path, self.lifted, self.origins = model, wish, Path(wish.source), lifted, origins
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-        self.emitter = Emitter(_name_of(model, self.path))
+        self.emitter = Emitter(_name_of(model, self.path), origins.torch)
         self.values: dict[str, Value] = {}
         self.missing: set[str] = set()
         self.failures: list[PeError] = []

@@ -151,6 +151,11 @@ def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
     return tuple(size if isinstance(size, int) else -1 for size in shape)
 
 
+def is_filled(array: Array) -> bool:
+    """Tell whether all values of an array are alike, as they are before a network has learned."""
+    return bool(array.size and (array == array.reshape(-1)[0]).all())
+
+
 def described(dims: Sequence[Size]) -> str:
     """Return sizes as a comment shows them."""
     return f"[{', '.join(str(size) if isinstance(size, int) else _symbol(size) for size in dims)}]"

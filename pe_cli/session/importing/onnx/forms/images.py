@@ -37,7 +37,10 @@ def as_images(node: Node, x: Value) -> Value:
 
 def channels_bias(node: Node, index: int) -> Any:
     """Return the attribute of a bias, or False for none."""
-    return {"name": node.parameter(index, "bias")[1]} if node.has(index) else False
+    held = node.value(index) if node.has(index) else None
+    if held is None or (held.constant is not None and held.initializer is None and held.later is None and not held.constant.any()):
+        return False
+    return {"name": node.parameter(index, "bias")[1]}
 
 
 @form("Conv")
