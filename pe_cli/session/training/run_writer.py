@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.train import PlateauSection
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.io import checkpoint
 from pe_cli.io.environment import environment
 from pe_cli.io.input_hashes import Inputs, changed
@@ -90,14 +90,19 @@ class RunWriter:
         self.at, self.averages = Progress(), Averages()
         self.outputs = Outputs(folder, {name: self._run.fetches[name] for name in fetched})
         self._measures = self._measuring()
-        places = {p.name: p.at for p in job.built.eval.parameters()}
-        self._saver = CheckpointWriter(folder.checkpoints, self._section.keep if self._section else 1, places)
+        self._saver = CheckpointWriter(folder.checkpoints, self._section.keep if self._section else 1, self._changing())
         self._saved: tuple[int, int, int, bool] | None = None
         # Seconds between checkpoints count from the start of this process.
         self._saved_at = time.monotonic()
         self._learned: tuple[Decision | None, Mapping[str, bytes]] | None = None
         self._inputs = Inputs(folder)
         job.group.watch_time(self._period_over)
+
+    def _changing(self) -> dict[str, Span | None]:
+        """Return the parameters that training writes, with their places: a constant, such as a mask, may hold infinities."""
+        built = self._job.built
+        written = {name for op in [*built.ops, *(built.last.ops if built.last else ())] for names in op.outputs.values() for name in names}
+        return {p.name: p.at for p in built.eval.parameters() if p.trainable or p.name in written}
 
     def _measuring(self) -> Measures:
         train, best = self._run.train, self._section.best if self._section else None

@@ -370,6 +370,22 @@ def efficientnet_timm() -> None:
     write("efficientnet_timm", named(model, EFFICIENT), {"image": pictures(4, 38), "label": labels(4)}, scored)
 
 
+def efficientnet_tf_timm() -> None:
+    """Padded as TensorFlow does: the second block that leaves out pixels sees an odd side, 19."""
+    from functools import partial
+
+    from timm.models._efficientnet_builder import decode_arch_def, round_channels
+    from timm.models.efficientnet import EfficientNet
+
+    said = [[f"{'ds' if e == 1 else 'ir'}_r{n}_k{k}_s{s}_e{e}_c{out}_se0.25"] for k, s, e, _, out, n in STAGES]
+    channels = partial(round_channels, multiplier=0.25, divisor=8)
+    sizes = {"num_features": channels(1280), "stem_size": 32, "round_chs_fn": channels, "act_layer": torch.nn.SiLU}
+    norm = partial(torch.nn.BatchNorm2d, eps=1e-3)
+    model = EfficientNet(decode_arch_def(said), num_classes=3, norm_layer=norm, pad_type="same", **sizes)
+    config = {**{key: value for key, value in EFFICIENT.items() if key != "even_padding"}, "batch_norm_eps": 1e-3, "same_padding": True}
+    write("efficientnet_tf_timm", named(model, config), {"image": pictures(4, 38), "label": labels(4)}, scored)
+
+
 def efficientnet_torchvision() -> None:
     """Stages are numbered up to 8, where the layer behind them is: three of a single block are added."""
     from torchvision.models.efficientnet import EfficientNet, MBConvConfig
@@ -471,6 +487,7 @@ FOLDERS = {
     "llama": llama, "llama_classes": llama_classes, "mistral": mistral, "qwen2": qwen2,
     "deit": deit, "convnext": convnext, "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2,
     "efficientnet": efficientnet, "efficientnet_timm": efficientnet_timm, "efficientnet_torchvision": efficientnet_torchvision,
+    "efficientnet_tf_timm": efficientnet_tf_timm,
     "mobilenet_v2_timm": mobilenet_v2_timm, "mobilenet_v2_torchvision": mobilenet_v2_torchvision, "convnext_timm": convnext_timm,
     "convnext_torchvision": convnext_torchvision, "whisper": whisper, "whisper_encoder": whisper_encoder,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io.tensors import read_safetensors, write_safetensors
 from pe_cli.session.importing.define import ImportWish
 from pe_cli.session.importing.hugging_face.family import architectures
-from pe_cli.session.importing.hugging_face.read import read
+from pe_cli.session.importing.hugging_face.read import _of_architecture, read
 from pe_cli.session.importing.write import write
 from tests.rotation import of_today
 from tests.session.importing.test_hugging_face import CONFIG, FOLDERS, NAMES
@@ -72,6 +72,8 @@ def test_names_without_a_layout_of_pytorch_are_a_mistake(tmp_path: Path, capfd: 
 COUNTS = {
     "resnet18": 11_689_512, "resnet50": 25_557_032, "efficientnet_b0": 5_288_548, "efficientnet_b1": 7_794_184,
     "efficientnet_b2": 9_109_994, "efficientnet_b3": 12_233_232, "efficientnet_b4": 19_341_616, "mobilenet_v2": 3_504_872,
+    "efficientnet_b5": 30_389_784, "efficientnet_b6": 43_040_704, "efficientnet_b7": 66_347_960, "tf_efficientnet_b0": 5_288_548,
+    "tf_efficientnet_b5": 30_389_784,
     "mobilenetv2_100": 3_504_872, "convnext_tiny": 28_589_128, "convnext_small": 50_223_688,
 }  # fmt: skip
 
@@ -84,7 +86,21 @@ def test_a_network_that_is_named_has_as_many_values(name: str, tmp_path: Path) -
         read(ImportWish(tmp_path))
     assert "unknown: nothing" in found.value.message
     config = {**architectures()[name], "num_labels": 1000}
+    config.pop("torchvision", None)
     assert _values(config, tmp_path) == COUNTS[name]
+
+
+@pytest.mark.parametrize(("tensor", "epsilon"), [("features.0.0.weight", 1e-3), ("conv_stem.weight", 1e-5)])
+def test_names_of_tensors_tell_timm_from_torchvision(tensor: str, epsilon: float, tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {tensor: np.zeros(1, np.float32)})
+    found = _of_architecture({"architecture": "efficientnet_b6"}, tmp_path)
+    assert found["batch_norm_eps"] == epsilon
+    assert "torchvision" not in found
+
+
+def test_pictures_of_odd_sides_have_no_padding_as_that_of_tensorflow(tmp_path: Path) -> None:
+    with pytest.raises(PeError, match="image_size is 225, and with same_padding only even sides are known"):
+        _values({**architectures()["tf_efficientnet_b0"], "image_size": 225}, tmp_path)
 
 
 def _values(config: dict[str, object], folder: Path) -> int:

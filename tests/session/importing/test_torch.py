@@ -15,6 +15,7 @@ from pe_cli.session.importing.define import ImportWish, read_model
 from tests.needs import package
 from tests.rotation import on_its_day
 from tests.session.importing.test_onnx import computed
+from tests.session.importing.test_onnx_exporters import RATE, TARGET, X, after_a_step
 
 
 def _convolutions(torch: Any) -> tuple[Any, Any]:
@@ -78,3 +79,26 @@ def test_a_network_of_pytorch_computes_the_same(make: Any, tmp_path: Path) -> No
     (mine,) = computed(read_model(ImportWish(file)), tmp_path / "made", {"x": more})
     assert onnx.load(file).graph.output[0].name == "y"
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+@on_its_day(3, 5)
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_that_has_learned_nothing_yet_takes_the_same_step(tmp_path: Path) -> None:
+    """The exporter keeps one initializer for all biases and one for all factors, since they are equal."""
+    torch = package("torch")
+    torch.manual_seed(2)
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 4))
+    for module in net.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+    file = tmp_path / "m.onnx"
+    torch.onnx.export(
+        net, (torch.from_numpy(X),), file, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}, dynamo=False
+    )
+    assert len(onnx.load(file).graph.initializer) < 10
+    found = after_a_step(read_model(ImportWish(file)), tmp_path / "made", {"x": X}, TARGET)
+    steps = torch.optim.SGD(net.parameters(), lr=RATE)
+    nn.functional.mse_loss(net(torch.from_numpy(X)), torch.from_numpy(TARGET)).backward()
+    steps.step()
+    np.testing.assert_allclose(found, net(torch.from_numpy(X)).detach().numpy(), rtol=1e-4, atol=1e-5)

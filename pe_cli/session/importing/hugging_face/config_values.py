@@ -216,10 +216,12 @@ class ConfigValues:
                 raise self._wrong(key, f"has {len(made)} items, and {said['key']} has {len(lists['repeats'])}")
         if not set(lists["stride"]) <= {1, 2} or not all(kernel % 2 for kernel in lists["kernel"]):
             raise self._wrong(said["key"], "has stages of other strides than 1 and 2, or of filters with even sizes")
-        padded = self._said(said["padded"])
+        padded, side = self._said(said["padded"]), self._named(said["side"]) if self._named(said["same"]) else None
+        if side is not None and side % 2:
+            raise self._wrong(self._family.values[said["side"]]["key"], f"is {side}, and with same_padding only even sides are known")
         made = rows(
             lists, lambda channels: self._scaled({**said, "scaled": channels}), self._named(said["deep"]), self._named(said["squeeze"]),
-            padded if isinstance(padded, list) else [], self._named(said["even"]),
+            padded if isinstance(padded, list) else [], self._named(said["even"]), side,
         )  # fmt: skip
         if len(made) > MOST_ROWS:
             raise self._wrong(said["key"], f"makes more than {MOST_ROWS} blocks")

@@ -90,7 +90,12 @@ def _of_architecture(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     sizes = facts.get("input_size") if isinstance(facts, dict) else None
     channels, _, side = sizes if isinstance(sizes, list) and len(sizes) == 3 else (None, None, None)
     given = {"num_labels": config.get("num_classes"), "num_channels": channels, "image_size": side}
-    return {**known[short], **{key: value for key, value in given.items() if value is not None}}
+    entry = dict(known[short])
+    # Networks of one name may differ between timm and torchvision in what no tensor shows.
+    other = entry.pop("torchvision", {})
+    if other and any(tensor.startswith("features.") for tensor in _weights(folder).arrays):
+        entry |= other
+    return {**entry, **{key: value for key, value in given.items() if value is not None}}
 
 
 def _family(config: Mapping[str, Any], folder: Path) -> Family:

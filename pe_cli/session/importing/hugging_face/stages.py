@@ -13,7 +13,8 @@ MOST_ROWS = 1000
 
 
 def rows(
-    lists: Mapping[str, Sequence[int]], scaled: Callable[[int], int], deep: float, squeeze: float, padded: Sequence[Any], even: bool
+    lists: Mapping[str, Sequence[int]], scaled: Callable[[int], int], deep: float, squeeze: float, padded: Sequence[Any], even: bool,
+    side: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return a row of values for each inverted residual of a network like EfficientNet.
 
@@ -26,19 +27,23 @@ def rows(
         squeeze: channels of the gate over those of the block's input.
         padded: numbers of blocks whose filters stand in the middle of the picture although they leave out every other pixel.
         even: whether all do.
+        side: of the pictures, where all are padded as TensorFlow does: evenly where the input of a block has an odd side; else None.
 
     Returns:
         `i`, `stage` and `at` are the block's numbers, `kind` the block of the model file, `inner` the channels between, `narrow` those of
         the gate, `padding` above, below, left and right. `n1`, `n2` and `n3` count its parts as timm and torchvision number them.
     """
     found: list[dict[str, Any]] = []
+    left = None if side is None else -(-side // 2)  # behind the stem, which leaves out every other pixel
     for stage, count in enumerate(lists["repeats"]):
         given, out = scaled(lists["in"][stage]), scaled(lists["out"][stage])
         kernel, ratio = lists["kernel"][stage], lists["ratio"][stage]
         for at in range(min(math.ceil(deep * count), MOST_ROWS + 1)):
             number, stride = len(found), 1 if at else lists["stride"][stage]
             source, half, expanded = out if at else given, kernel // 2, int(ratio != 1)
-            before = half if stride == 1 or even or number in padded else half - 1
+            middle = number in padded if left is None else left % 2 == 1
+            before = half if stride == 1 or even or middle else half - 1
+            left = None if left is None else -(-left // stride)
             found.append({
                 "i": number, "stage": stage, "at": at, "kind": ("plain", "expanded")[expanded] + ("_residual" if at else ""),
                 "inner": source * ratio, "out": out, "narrow": max(1, int(source * squeeze)), "kernel": kernel, "stride": stride,

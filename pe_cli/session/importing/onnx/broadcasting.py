@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.session.importing.onnx.node import Node
-from pe_cli.session.importing.onnx.values import Size, Symbol, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import BATCH, Size, Symbol, Unimportable, Value, known
 
 
 def together(shapes: Sequence[Sequence[Size]]) -> tuple[Size, ...]:
@@ -23,8 +24,10 @@ def together(shapes: Sequence[Sequence[Size]]) -> tuple[Size, ...]:
         numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise Unimportable(f"shapes {[list(known(tuple(s))) for s in shapes]} do not fit each other")
-        # A size that is not known can only be the number beside it.
+        # A size that is not known can only be the number beside it; but a batch has any number of rows.
         symbol = next((size for size in sizes if isinstance(size, Symbol)), None)
+        if numbers and symbol == BATCH:
+            raise Unimportable(f"shapes {[list(known(tuple(s))) for s in shapes]} only fit each other in a batch of {numbers.pop()}")
         made.append(numbers.pop() if numbers else symbol if symbol is not None else 1)
     return tuple(made)
 
@@ -41,7 +44,7 @@ def spread(node: Node, value: Value, target: Sequence[Size], others: Sequence[Va
         last: the result is the node's output.
 
     Raises:
-        Unimportable: truth values are repeated to sizes that are not known.
+        Unimportable: no variable has a size that is not known.
     """
     dims = value.dims
     if tuple(dims) == tuple(target) and not last:
@@ -54,11 +57,13 @@ def spread(node: Node, value: Value, target: Sequence[Size], others: Sequence[Va
         if last:
             return node.out("expand", x=value, expand_times=times, dims=target)
         return node.mid("expand", hint, x=value, expand_times=times, dims=target) if any(one != 1 for one in times) else value
+    if value.dtype == "bool":
+        number = node.mid("cast", f"{hint}_number", x=value, dtype="int32", dims=dims)
+        args: dict[str, Any] = {"x": spread(node, number, target, others, hint), "dtype": "bool"}
+        return node.out("cast", dims=target, **args) if last else node.mid("cast", f"{hint}_bool", dims=target, **args)
     # Added to zeros of that shape, which a step makes, a value is repeated as far as they go.
     zeros = filled_like(node, target, [*others, value], value.dtype, 0.0, f"{hint}_zeros")
-    if value.dtype == "bool":
-        raise Unimportable("truth values are repeated to sizes that are not known")
-    args: dict[str, Any] = {"x": zeros, "y": value}
+    args = {"x": zeros, "y": value}
     return node.out("elementwise_add", dims=target, **args) if last else node.mid("elementwise_add", hint, dims=target, **args)
 
 
@@ -75,7 +80,7 @@ def filled_like(
         args: dict[str, Any] = {"shape": [int(str(size)) for size in target] or [1], "dtype": dtype, "value": number}
         return node.out("fill_constant", scalar=not target, **args) if last else node.mid("fill_constant", hint, **args)
     if len(places) == 1:
-        for other in [*others, *node.emitter.known()]:
+        for other in itertools.chain(others, node.emitter.known()):
             for axis, size in enumerate(other.dims):
                 if size == target[places[0]]:
                     args = {

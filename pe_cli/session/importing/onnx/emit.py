@@ -14,7 +14,7 @@ import numpy as np
 from pe_cli.config.block_expansion import MAX_LAYERS
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import TensorType
 from pe_cli.layers.define.registry import find
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.initializer import INITIALIZERS
@@ -41,21 +41,24 @@ class Emitter:
 
     Args:
         name: of the model.
+        from_torch: PyTorch's exporter has written the file.
 
     Attributes:
         feeds, layers: as a model file has them.
         arrays: values of parameters.
         notes: remarks for users, in order, each once.
+        fixed: values that the file says to be no parameters, though layers have them as such.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, from_torch: bool = False) -> None:
+        self.name, self.from_torch = name, from_torch
         self.program, self._startup = Program("main"), Program("startup")
         self.block = self.program.main_block
         self.feeds: dict[str, dict[str, Any]] = {}
         self.layers: dict[str, dict[str, Any]] = {}
         self.arrays: dict[str, Array] = {}
         self.notes: dict[str, None] = {}
+        self.fixed: set[str] = set()
         self.dims: dict[str, tuple[Size, ...]] = {}
         self._parameters: dict[tuple[str, str], Value] = {}
         self._made: dict[str, Variable] = {}
@@ -79,9 +82,10 @@ class Emitter:
         self._made[key], self.dims[key] = self._made[old], self.dims[old]
         return Value(value.dtype, variable=key, dims=value.dims, scalar=value.scalar)
 
-    def known(self) -> list[Value]:
-        """Return what is fed, as variables."""
-        return [Value(str(declared["dtype"]), variable=name, dims=self.dims[name]) for name, declared in self.feeds.items()]
+    def known(self) -> Iterable[Value]:
+        """Return what is fed, and then what layers have made, as variables."""
+        names = [*self.feeds, *(name for name in self.dims if name not in self.feeds)]
+        return (Value(self._made[name].dtype, variable=name, dims=self.dims[name]) for name in names)
 
     def note(self, text: str) -> None:
         """Keep a remark for users."""
@@ -109,6 +113,8 @@ class Emitter:
             self.note(f"'{wanted}' is used in several ways: '{name}' is a copy of it, which is trained apart")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             self.note(f"'{wanted}' has values that are NaN or infinite")
+        if wanted in self.fixed:
+            self.fixed.add(name)
         self.arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
         return name
 
@@ -124,17 +130,19 @@ class Emitter:
             return value.later()
         if value.constant is None:
             return value
-        return self._constant(value.constant, value.initializer, wanted)
+        if value.later is not None:
+            return self.variable(value.later(), wanted)
+        return self._constant(value.constant, value.initializer, wanted, value.trained)
 
-    def _constant(self, array: Array, initializer: str | None, wanted: str) -> Value:
+    def _constant(self, array: Array, initializer: str | None, wanted: str, trained: bool) -> Value:
         scalar, dtype = array.ndim == 0, array.dtype.name
         shape = [1] if scalar else list(array.shape)
         first = array.reshape(-1)[0] if array.size else dtype == "bool"
         # fill_constant has its number as float64, which knows whole numbers up to 2^53.
         plain = bool((array == first).all()) and math.isfinite(float(first)) and abs(float(first)) < 2**53
-        # Several floats that the file keeps as values of its own are trained; other constants stay what they are.
-        trained = initializer is not None and dtype in FLOATS and array.size > 1
-        name = initializer or wanted
+        # A name that is kept for a layer is none for a parameter.
+        free = (name for name in itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(2))) if name not in self._taken)
+        name = initializer or next(free)
         if plain and not trained:
             held = self.layer("fill_constant", f"{name}_value", {"shape": shape, "dtype": dtype, "value": float(first)})
             return Value(dtype, variable=held.variable, dims=held.dims, scalar=scalar)
@@ -204,8 +212,13 @@ class Emitter:
                 raise Unimportable(f"it would make {[*output.shape[:MOST_AXES]]}, and a value has {MOST_ELEMENTS:,} elements at most")
             self.dims[name] = tuple(dims) if dims is not None and i == 0 else self._dims(type, output, name, inputs)
             found.append(Value(output.dtype, variable=name, dims=self.dims[name]))
-        self.layers[key] = {"type": type, **written}
+        self.layers[key] = {"type": type, **{name: self.attr(value) for name, value in written.items()}}
         return found
+
+    def attr(self, value: Any) -> Any:
+        """Return an argument in which a value that is no parameter is not trained."""
+        fixed = isinstance(value, Mapping) and value.get("name") in self.fixed
+        return {**value, "trainable": False} if fixed else value
 
     def _dims(self, type: str, output: Variable, name: str, inputs: Sequence[Value]) -> tuple[Size, ...]:
         """Return the sizes of an output, with those symbols of an input that stand at the same axis."""

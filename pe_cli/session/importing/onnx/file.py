@@ -179,6 +179,45 @@ def _check_functions(path: Path, model: Any) -> None:
     counted(model.graph.node, ())
 
 
+def fed(model: Any) -> list[Any]:
+    """Return the inputs of a graph that are no initializers."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    return [given for given in model.graph.input if given.name not in held]
+
+
+def batched(model: Any) -> bool:
+    """Tell whether all inputs begin with one axis that may be the batch's."""
+    said = {d.dim_value if d.HasField("dim_value") else d.dim_param for d in first_sizes(model)}
+    return (len(said) == 1 and 0 not in said) or has_batches(model)
+
+
+def has_batches(model: Any) -> bool:
+    """Tell whether the first axes of inputs and outputs have several names and no sizes: the exporter has not seen that they are one."""
+    shapes = [one.type.tensor_type.shape.dim for one in (*fed(model), *model.graph.output)]
+    names = {shape[0].dim_param for shape in shapes if len(shape)}
+    return len(names) > 1 and "" not in names and all(len(shape) > 1 for shape in shapes[: len(fed(model))])
+
+
+def first_sizes(model: Any) -> list[Any]:
+    """Return the first size of every input that has axes."""
+    return [given.type.tensor_type.shape.dim[0] for given in fed(model) if len(given.type.tensor_type.shape.dim)]
+
+
+def has_fixed_batch(model: Any) -> bool:
+    """Tell whether the file says the size of an input's first axis."""
+    return any(size.HasField("dim_value") for size in first_sizes(model))
+
+
+def batch_notes(model: Any) -> list[str]:
+    """Return what users are told of inputs whose first axes are taken for that of the batch."""
+    if has_fixed_batch(model):
+        return ["the first axis of all inputs, which has one size in the file, is the batch's here; --fixed keeps the size"]
+    if has_batches(model):
+        names = ", ".join(size.dim_param for size in first_sizes(model))
+        return [f"the first axes of inputs, {names} in the file, are taken for one, that of the batch; --fixed keeps them apart"]
+    return []
+
+
 def element_type(number: int) -> tuple[str, str]:
     """Return ONNX's name of an element type, and that of the type which holds its numbers here; empty where none does."""
     from onnx import TensorProto, helper

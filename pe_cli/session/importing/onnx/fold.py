@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.session.importing.onnx.derived import derived, is_trained, keeps_parameter
 from pe_cli.session.importing.onnx.node import Node, discover
 from pe_cli.session.importing.onnx.values import Array, Symbol, Unimportable, Value
 
@@ -249,6 +250,14 @@ def _ends(dtype: Any, op: str) -> Any:
     return np.iinfo(dtype).min if op == "ReduceMax" else np.iinfo(dtype).max
 
 
+@fold("ReduceL2")
+def _length(node: Node, given: Sequence[Array]) -> Array:
+    axes, squares = _axes(node, given), np.square(given[0])
+    if not axes and node.attr("noop_with_empty_axes", 0):
+        return np.abs(given[0])
+    return np.asarray(np.sqrt(squares.sum(axis=tuple(axes) if axes else None, keepdims=bool(node.attr("keepdims", 1)))), given[0].dtype)
+
+
 @fold("NonZero")
 def _nonzero(node: Node, given: Sequence[Array]) -> Array:
     return np.stack(np.nonzero(given[0])).astype(np.int64)
@@ -365,14 +374,18 @@ def folded(node: Node) -> list[Value] | None:
         if symbols:
             return None
         raise Unimportable(f"its constants do not fit: {error}") from None
-    arrays = [made] if isinstance(made, np.ndarray | np.generic) else list(made)
-    name = values[0].initializer if node.op in KEEPS_NAME and len(arrays) == 1 else None
-    return [_held(np.asarray(array), name) for array in arrays]
+    arrays = [np.asarray(made)] if isinstance(made, np.ndarray | np.generic) else [np.asarray(array) for array in made]
+    keeps = node.op in KEEPS_NAME and len(arrays) == 1
+    if is_trained(node) and not (keeps and keeps_parameter(node)):
+        return derived(node, arrays)
+    # Whole numbers with a scale are a parameter that was quantised.
+    trained = keeps and (values[0].trained or (node.op == "DequantizeLinear" and values[0].initializer is not None))
+    return [_held(array, values[0].initializer if keeps else None, trained) for array in arrays]
 
 
-def _held(array: Array, initializer: str | None) -> Value:
+def _held(array: Array, initializer: str | None, trained: bool) -> Value:
     if array.dtype == object:
         if any(isinstance(one, Symbol) for one in array.reshape(-1)):
             return Value("int64", sizes=array)
         array = array.astype(np.int64)
-    return Value(array.dtype.name, constant=array, initializer=initializer)
+    return Value(array.dtype.name, constant=array, initializer=initializer, trained=trained)

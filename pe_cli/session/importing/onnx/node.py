@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.session.importing.onnx.emit import Emitter
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, is_filled, known
 
 #: Attributes that say nothing which a result depends on, or only what an input says as well.
 _WITHOUT_MEANING = frozenset({"kernel_shape", "momentum", "num_outputs", "ratio", "saturate", "seed", "spatial"})
@@ -174,7 +174,13 @@ class Node:
         value = self.value(index)
         array = self.const(index, what)
         made = np.ascontiguousarray(array if turn is None else turn(array))
-        return made, self.emitter.parameter(made, value.initializer or f"{self.key}.{what.replace(' ', '_')}")
+        if value.later is not None:
+            self.emitter.note(f"'{self.inputs[index]}' is computed of parameters in the file; '{self.key}' trains it as one of its own")
+        name = self.emitter.parameter(made, value.initializer or f"{self.key}.{what.replace(' ', '_')}")
+        # Factors of 1 and biases of 0 in the nodes of a graph stand for none. PyTorch keeps all of its parameters as initializers.
+        if value.initializer is None and value.later is None and (self.emitter.from_torch or is_filled(made)):
+            self.emitter.fixed.add(name)
+        return made, name
 
     # --- what it becomes ----------------------------------------------------------------------------------------------
 

@@ -17,9 +17,20 @@ from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
+from pe_cli.session.importing.onnx.merged import separated
 from pe_cli.session.importing.onnx.node import Attributes, Node, discover
+from pe_cli.session.importing.onnx.origins import Origins
 from pe_cli.session.importing.onnx.subgraphs import INSIDE
-from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import (
+    BATCH,
+    NeedsConstant,
+    Size,
+    Symbol,
+    Unimportable,
+    Value,
+    described,
+    known,
+)
 
 #: What exporters append to the names of values.
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
@@ -27,8 +38,6 @@ _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
 MOST_KINDS = 32
 #: Characters of metadata that are kept, with their keys.
 MOST_METADATA = 32_768
-#: The first axis of everything that is fed.
-BATCH = Symbol("batch")
 
 
 def read(wish: ImportWish) -> ImportedModel:
@@ -53,10 +62,17 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
     # What has neither a layer nor a way to be computed is written out at once; all else only when its layer refuses it.
     written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS and kind[1] not in INSIDE}
     first: Unimportable | None = None
+    origins = Origins(plain)
+    ties = separated(Path(wish.source), plain, origins)
+
+    def read(wish: ImportWish) -> ImportedModel:
+        made = _in_batches(model, wish, origins)
+        return replace(made, notes=[*ties, *made.notes]) if ties else made
+
     while True:
         model = onnx_file.written_out(plain, written, wish.source)
         try:
-            return _in_batches(model, whole)
+            return read(whole)
         except Unimportable as error:
             # The first failure is told: later ones may be about nodes that the file does not have.
             first = error if first is None or error.kind in own else first
@@ -64,36 +80,26 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
             if more and error.kind is not None and onnx_file.is_defined(plain, error.kind):
                 written.add(error.kind)
             elif wish.partial:
-                return _in_batches(model, wish)
+                return read(wish)
             else:
                 raise first from None
 
 
-def _in_batches(model: Any, wish: ImportWish) -> ImportedModel:
+def _in_batches(model: Any, wish: ImportWish, origins: Origins) -> ImportedModel:
     """Make a model with a first axis for the batch, or, where that does not work out, with the sizes of the file."""
-    lifted = _batched(model) and not wish.fixed
+    lifted = onnx_file.batched(model) and not wish.fixed
     try:
-        return _Graph(model, wish, lifted).read()
+        return _Graph(model, wish, lifted, origins).read()
     except PeError as error:
-        if not lifted or not _has_fixed_batch(model) or isinstance(error, NeedsConstant):
+        several = lifted and onnx_file.has_batches(model)
+        if not several and (not lifted or not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant)):
             raise
-    return _Graph(model, wish, False).read()
-
-
-def _fed(model: Any) -> list[Any]:
-    held = {tensor.name for tensor in model.graph.initializer}
-    return [given for given in model.graph.input if given.name not in held]
-
-
-def _batched(model: Any) -> bool:
-    """Tell whether all inputs begin with one axis that may be the batch's."""
-    first = [given.type.tensor_type.shape.dim[0] for given in _fed(model) if len(given.type.tensor_type.shape.dim)]
-    said = {d.dim_value if d.HasField("dim_value") else d.dim_param for d in first}
-    return bool(first) and len(said) == 1 and 0 not in said
-
-
-def _has_fixed_batch(model: Any) -> bool:
-    return any(g.type.tensor_type.shape.dim[0].HasField("dim_value") for g in _fed(model) if len(g.type.tensor_type.shape.dim))
+        why = error.message.removeprefix(f"{wish.source}: ")
+    made = _Graph(model, wish, False, origins).read()
+    rows = onnx_file.first_sizes(model)[0].dim_value
+    # Of one row, nothing says that the first axis counts rows at all.
+    note = f"all inputs keep the sizes of the file, whose {rows} rows are no batch of any size: {why}; export it with a dynamic batch"
+    return replace(made, notes=[note, *made.notes]) if rows > 1 else made
 
 
 class _Graph:
@@ -103,12 +109,13 @@ class _Graph:
         model: of ONNX's own class.
         wish: what is asked.
         lifted: the first axis of what is fed is that of the batch.
+        origins: of the initializers.
     """
 
-    def __init__(self, model: Any, wish: ImportWish, lifted: bool) -> None:
-        self.model, self.wish, self.path, self.lifted = model, wish, Path(wish.source), lifted
+    def __init__(self, model: Any, wish: ImportWish, lifted: bool, origins: Origins) -> None:
+        self.model, self.wish, self.path, self.lifted, self.origins = model, wish, Path(wish.source), lifted, origins
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-        self.emitter = Emitter(_name_of(model, self.path))
+        self.emitter = Emitter(_name_of(model, self.path), origins.torch)
         self.values: dict[str, Value] = {}
         self.missing: set[str] = set()
         self.failures: list[PeError] = []
@@ -152,7 +159,7 @@ class _Graph:
     def _check_names(self, graph: Any) -> None:
         """Refuse a value that is made twice."""
         made = Counter(name for node in graph.node for name in node.output if name)
-        made.update(given.name for given in _fed(self.model))
+        made.update(given.name for given in onnx_file.fed(self.model))
         made.update(tensor.name for tensor in graph.initializer)
         twice = next((name for name, count in made.items() if count > 1), None)
         if twice is not None:
@@ -172,7 +179,7 @@ class _Graph:
         return found[::-1]
 
     def _feeds(self, graph: Any) -> None:
-        for given in _fed(self.model):
+        for given in onnx_file.fed(self.model):
             kind = given.type.tensor_type
             if not given.type.HasField("tensor_type") or not kind.HasField("shape"):
                 raise data_error(f"{self.path}: the input '{given.name}' is no tensor with a known number of axes")
@@ -205,7 +212,10 @@ class _Graph:
             array, said = onnx_file.array_of(self.path, tensor), onnx_file.element_type(tensor.data_type)[0]
             # Constants that pe's own export has made are no parameters of the model.
             own = name.startswith("const@") and self.model.producer_name == "pe"
-            self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name, said=said)
+            called = self.origins.names.get(name, name)
+            trained = None if own else self.origins.told(name, array, self.takers[name], self.emitter)
+            held = None if own else called
+            self.values[name] = Value(array.dtype.name, constant=array, initializer=held, said=said, trained=trained is True)
             return self.values[name]
         return None
 
@@ -309,9 +319,16 @@ class _Graph:
         theirs = [d.dim_value if d.HasField("dim_value") else -1 for d in said.shape.dim]
         ours = list(known(value.shape))
         fits = len(ours) == len(theirs) and all(a == b or -1 in (a, b) for a, b in zip(ours, theirs, strict=True))
-        if not fits:
+        if not fits or (value.variable is not None and self._loses_batch(ours, theirs)):
             hint = "check the file with onnx.shape_inference; --fixed keeps its sizes"
             raise data_error(f"{self.path}: the output '{name}' would be {ours}, and the file says {theirs}", hint)
+
+    def _loses_batch(self, ours: Sequence[int], theirs: Sequence[int]) -> bool:
+        """Tell whether an output has the same number of rows for every batch: the one that the exporter saw is in the graph."""
+        if not self.lifted or not ours or -1 in ours:
+            return False
+        first = onnx_file.first_sizes(self.model)[0]
+        return theirs[0] == (first.dim_value if first.HasField("dim_value") else -1)
 
     def _whole(self, wanted: Sequence[str]) -> ImportedModel:
         """Return what was read."""
@@ -336,10 +353,9 @@ class _Graph:
             raise data_error(text, self.failures[0].render() if self.failures else None)
         metadata = self._metadata()
         notes = list(self.emitter.notes)
-        if self.lifted and _has_fixed_batch(self.model):
-            notes.append("the first axis of all inputs, which has one size in the file, is the batch's here; --fixed keeps the size")
+        notes += onnx_file.batch_notes(self.model) if self.lifted else []
         notes += [f"left out: {failure.message.removeprefix(f'{self.path}: ')}" for failure in self.failures]
-        comments = {name: _shape(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
+        comments = {name: described(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
         return ImportedModel(
             name=self.emitter.name, feeds=self.emitter.feeds, layers=self.emitter.layers, fetches=list(dict.fromkeys(fetches)),
             arrays=self.emitter.arrays, comments=comments, notes=notes, source=str(self.path), metadata=metadata,
@@ -382,11 +398,3 @@ def _wanted_name(name: str, nodes: Sequence[Any]) -> str:
         node = next((node for node in nodes if name in node.output), None)
         return f"{node.op_type.lower()}_{short}" if node is not None else short
     return short
-
-
-def _shape(dims: Sequence[Size]) -> str:
-    return f"[{', '.join(str(size) if isinstance(size, int) else _symbol(size) for size in dims)}]"
-
-
-def _symbol(size: Symbol) -> str:
-    return size.name if size.factor == 1 else f"{size.factor} {size.name}"

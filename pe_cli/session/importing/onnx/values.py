@@ -86,6 +86,8 @@ class Symbol:
 
 
 Size = int | Symbol
+#: The first axis of everything that is fed.
+BATCH = Symbol("batch")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Value:
         scalar: the variable is [1], and the graph's value has no axis.
         initializer: name of the initializer that a constant is.
         said: ONNX's name of its element type, where the file says one that none of ours is.
-        later: computes sizes in the step, where a layer takes them as numbers.
+        later: computes sizes in the step, where a layer takes them as numbers, or a constant that parameters tell.
+        trained: it is a parameter of the network.
     """
 
     dtype: str
@@ -113,6 +116,7 @@ class Value:
     initializer: str | None = None
     said: str = ""
     later: Callable[[], Value] | None = field(default=None, compare=False)
+    trained: bool = False
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -122,6 +126,11 @@ class Value:
         if self.sizes is not None:
             return tuple(self.sizes.shape)
         return () if self.scalar else self.dims
+
+    @property
+    def settled(self) -> Array | None:
+        """A constant that training does not change, as far as it is one."""
+        return None if self.trained or self.later is not None else self.constant
 
     @property
     def rank(self) -> int:
@@ -140,3 +149,17 @@ def product(sizes: Sequence[Size]) -> Size:
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
     """Return sizes with -1 for those that are not known."""
     return tuple(size if isinstance(size, int) else -1 for size in shape)
+
+
+def is_filled(array: Array) -> bool:
+    """Tell whether all values of an array are alike, as they are before a network has learned."""
+    return bool(array.size and (array == array.reshape(-1)[0]).all())
+
+
+def described(dims: Sequence[Size]) -> str:
+    """Return sizes as a comment shows them."""
+    return f"[{', '.join(str(size) if isinstance(size, int) else _symbol(size) for size in dims)}]"
+
+
+def _symbol(size: Symbol) -> str:
+    return size.name if size.factor == 1 else f"{size.factor} {size.name}"

@@ -24,7 +24,7 @@ _LOGIC = {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}
 
 def _number(value: Value, beside: Value) -> float | None:
     """Return the number that a constant is, where it changes no shape."""
-    array = value.constant
+    array = value.settled
     if array is None or array.size != 1 or array.ndim > beside.rank or (value.initializer is not None and array.ndim and beside.rank == 0):
         return None
     number = float(array.reshape(-1)[0])
@@ -151,7 +151,7 @@ def _bias(node: Node) -> Value | None:
     for index, other in ((0, 1), (1, 0)):
         x, held = node.value(index), node.value(other)
         layer = node.emitter.layers.get(str(x.variable))
-        array = held.constant
+        array = held.constant if held.later is None else None
         if layer is None or array is None or layer["type"] != "fc" or layer["bias_attr"] is not False or layer.get("act"):
             continue
         size = layer["size"]
@@ -162,7 +162,7 @@ def _bias(node: Node) -> Value | None:
         if array.dtype.name != x.dtype:
             raise Unimportable(f"it adds {array.dtype} to {x.dtype}")
         _, name = node.parameter(other, "bias", lambda a: a.reshape(-1))
-        layer["bias_attr"] = {"name": escaped(name)}
+        layer["bias_attr"] = node.emitter.attr({"name": escaped(name)})
         return node.emitter.rename(x, node.keys[node.outputs[0]])
     return None
 

@@ -15,7 +15,7 @@ from pe_cli.session.importing.onnx.values import Unimportable, Value, product
 @form("MatMul")
 def matmul(node: Node) -> Value:
     left, right = node.value(0), node.value(1)
-    array = right.constant
+    array = right.constant if right.later is None else None
     # A constant matrix on the right is what an exporter makes of a fully connected layer. As a layer it has a parameter that can be trained
     # on; every other product is one of two variables.
     if left.constant is None and array is not None and array.ndim == 2 and left.rank >= 2 and array.dtype.name in FLOATS and array.size:
@@ -62,6 +62,8 @@ def gemm(node: Node) -> Value:
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
     turn_x, turn_y = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
     weight, bias = node.value(1).constant, node.value(2).constant if node.has(2) else None
+    if node.value(1).later is not None:
+        weight = None
     # A bias is flat where each output has one number: a matrix that is added would differ from row to row, which no bias of a layer does.
     flat = (bias is not None and bias.shape[-1:] and bias.size in (1, bias.shape[-1])) or (bias is not None and bias.size == 1)
     dense = weight is not None and weight.ndim == 2 and not turn_x and node.value(0).constant is None and weight.dtype.name in FLOATS
@@ -86,7 +88,7 @@ def gather(node: Node) -> Value:
     table, places = node.value(0), node.value(1)
     axis = node.axis(0)
     # A constant matrix whose rows are looked up is an embedding, whose table is trained.
-    rows = table.constant
+    rows = table.constant if table.later is None else None
     if rows is not None and rows.ndim == 2 and axis == 0 and rows.dtype.name in FLOATS and places.constant is None and rows.size:
         return _embedded(node, rows)
     if table.sizes is None and places.constant is not None and places.constant.size == 1 and isinstance(table.shape[axis], int):

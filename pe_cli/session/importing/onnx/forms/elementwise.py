@@ -177,7 +177,8 @@ def cast(node: Node) -> Value:
     if node.op == "CastLike" and node.value().constant is not None:
         held = node.value()
         with np.errstate(all="ignore"):
-            return Value(node.value(1).dtype, constant=node.const(0).astype(node.value(1).dtype), initializer=held.initializer)
+            array = node.const(0).astype(node.value(1).dtype)
+            return Value(array.dtype.name, constant=array, initializer=held.initializer, trained=held.trained)
     x = node.var()
     if node.op == "CastLike":
         said = ours = node.value(1).dtype

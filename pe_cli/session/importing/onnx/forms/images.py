@@ -37,7 +37,10 @@ def as_images(node: Node, x: Value) -> Value:
 
 def channels_bias(node: Node, index: int) -> Any:
     """Return the attribute of a bias, or False for none."""
-    return {"name": node.parameter(index, "bias")[1]} if node.has(index) else False
+    held = node.value(index) if node.has(index) else None
+    if held is None or (held.constant is not None and held.initializer is None and held.later is None and not held.constant.any()):
+        return False
+    return {"name": node.parameter(index, "bias")[1]}
 
 
 @form("Conv")
@@ -144,7 +147,9 @@ def _widened(node: Node, pads: list[int], axes: int) -> Value:
     if not node.has(2):
         return node.out("pad", dims=dims, **args)
     bias = node.const(2, "bias").reshape(-1, *([1] * axes))
-    added = node.emitter.variable(Value(bias.dtype.name, constant=bias, initializer=node.value(2).initializer), f"{node.key}_bias")
+    held = node.value(2)
+    value = Value(bias.dtype.name, constant=bias, initializer=held.initializer, trained=held.trained)
+    added = node.emitter.variable(value, f"{node.key}_bias")
     return node.out("elementwise_add", x=node.mid("pad", "wide", dims=dims, **args), y=added, dims=dims)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pe_cli.core.types import FLOATS, NUMBERS
-from pe_cli.session.importing.onnx.broadcasting import spread
+from pe_cli.session.importing.onnx.broadcasting import filled_like, spread
 from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, known, product
+from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known, product
 
 #: How ONNX joins what is put, and the layer's word for it.
 _REDUCTIONS = {"none": "assign", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -225,13 +225,21 @@ def counted_at_once(node: Node) -> Value:
 
 @form("Range")
 def range_(node: Node) -> Value:
-    """Refuse a range of which only a step tells the size: one of constants is folded.
+    """Count from 0 up to a size that a step tells, such as the rows of a batch; a range of constants is folded.
 
     Raises:
-        NeedsConstant: always.
+        NeedsConstant: values tell where it begins or ends, or how far its steps go.
+        Unimportable: no variable has that size.
     """
-    open_ = next(i for i, value in enumerate(node.values) if value is not None and value.constant is None)
-    raise NeedsConstant(node.inputs[open_], ("the start", "the limit", "the step")[open_])
+    open_ = next((i for i, value in enumerate(node.values) if value is not None and value.constant is None and value.sizes is None), None)
+    if open_ is not None:
+        raise NeedsConstant(node.inputs[open_], ("the start", "the limit", "the step")[open_])
+    size = node.value(1).sizes
+    if size is None or not isinstance(size.reshape(-1)[0], Symbol) or node.const(0, "the start") != 0 or node.const(2, "the step") != 1:
+        raise Unimportable("it counts to a size that is not known, and does so from another number than 0, or not by 1")
+    dims = [size.reshape(-1)[0]]
+    ones = filled_like(node, dims, [], "int64", 1.0, "ones")
+    return node.out("cumsum", x=ones, axis=0, exclusive=True, dims=dims)
 
 
 @form("Hardmax")

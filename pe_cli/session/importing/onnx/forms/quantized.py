@@ -112,7 +112,7 @@ def _away(node: Node, index: int, zero_at: int) -> Value:
             # axis, where it is broadcast as it is.
             shift = shift.reshape(-1, *([1] * (value.rank - 1))) if node.op == "ConvInteger" else shift
         array = np.asarray(value.constant, np.float64) - shift
-        return Value("float64", constant=array, initializer=value.initializer)
+        return Value("float64", constant=array, initializer=value.initializer, trained=value.initializer is not None)
     wide = node.mid("cast", f"wide_{index}", x=node.var(index), dtype="float64", dims=node.var(index).dims)
     if zero is None:
         return wide
@@ -149,17 +149,21 @@ def qlinear_matmul(node: Node) -> Value:
     return _whole(node, made, 6, 7)
 
 
+def _parameter(array: Array, of: Value) -> Value:
+    return Value("float32", constant=array, initializer=of.initializer, trained=of.initializer is not None)
+
+
 @form("QLinearConv")
 def qlinear_conv(node: Node) -> Value:
     whole, scale = node.const(3, "weight"), node.const(4, "scale").astype(np.float32).reshape(-1)
     zero = node.const(5, "zero point").astype(np.float32).reshape(-1)
     shape = [-1, *([1] * (whole.ndim - 1))]
     weight = (whole.astype(np.float32) - zero.reshape(shape)) * scale.reshape(shape)
-    given: list[Value | None] = [_floats(node, 0, 1, 2), Value("float32", constant=weight, initializer=node.value(3).initializer)]
+    given: list[Value | None] = [_floats(node, 0, 1, 2), _parameter(weight, node.value(3))]
     if node.has(8):
         # The bias of a quantised convolution is a whole number in units of the product: scale of the input times scale of the weights, with
         # zero at 0.
         bias = node.const(8, "bias").astype(np.float32) * scale * node.const(1, "scale").astype(np.float32)
-        given.append(Value("float32", constant=np.asarray(bias, np.float32), initializer=node.value(8).initializer))
+        given.append(_parameter(np.asarray(bias, np.float32), node.value(8)))
     made = node.by("Conv", given, "product", **_window(node))
     return _whole(node, made, 6, 7)

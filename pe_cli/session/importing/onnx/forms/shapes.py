@@ -193,19 +193,30 @@ def expand(node: Node) -> Value:
     target = together([own, [1 if size == -1 else size for size in wanted]])
     if tuple(target) == tuple(own):
         return x
-    if x.dtype == "bool":
-        number = node.mid("cast", "number", x=x, dtype="int32", dims=x.dims)
-        return node.out("cast", x=spread(node, number, target, [], "expanded"), dtype="bool", dims=target)
     return spread(node, x, target, [], "expanded", last=True)
 
 
 @form("Tile")
 def tile(node: Node) -> Value:
     x = node.var(0)
-    times = [int(v) for v in node.const(1, "repeats").reshape(-1)]
-    if len(times) != len(x.dims) or min(times, default=1) < 1:
-        raise Unimportable(f"repeats {times} do not fit {list(known(x.dims))}")
-    return node.out("expand", x=x, expand_times=times, dims=[size * n for size, n in zip(x.dims, times, strict=True)])
+    times = target_of(node, 1, "repeats")
+    if len(times) != len(x.dims) or any(isinstance(n, int) and n < 1 for n in times):
+        raise Unimportable(f"repeats {list(known(tuple(times)))} do not fit {list(known(x.dims))}")
+    dims = [size * n for size, n in zip(x.dims, times, strict=True)]
+    if all(isinstance(n, int) for n in times):
+        return node.out("expand", x=x, expand_times=times, dims=dims)
+    return _tiled_in_steps(node, x, times, dims)
+
+
+def _tiled_in_steps(node: Node, x: Value, times: Sequence[Size], dims: Sequence[Size]) -> Value:
+    """Repeat along one axis as often as a step tells, such as once for each row of a batch."""
+    axis = next(i for i, n in enumerate(times) if isinstance(n, Symbol))
+    if any(n != 1 for n in times[axis + 1 :]) or any(n != 1 for n in times[:axis]):
+        raise Unimportable("it repeats along several axes, along one of them as often as only a step tells")
+    if x.dims[axis] == 1:
+        return spread(node, x, dims, [], "tiled", last=True)
+    apart = node.reshaped(x, [*x.dims[:axis], 1, *x.dims[axis:]], "apart")
+    return node.reshaped(spread(node, apart, [*x.dims[:axis], times[axis], *x.dims[axis:]], [], "tiled"), dims)
 
 
 @form("ConstantOfShape")
