@@ -8,6 +8,7 @@ written twice, once turned.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pe_cli.session.importing.onnx.values import is_filled
 
 #: Nodes that are looked through for the weight which a parameter belongs to.
 _NEAR = 12
+#: Inputs of a node that are looked at: no layer has more parameters.
+_MOST_INPUTS = 16
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class _Merged:
         self.taken = {t.name for t in model.graph.initializer} | {name for node in model.graph.node for name in (*node.input, *node.output)}
         self.outputs = {given.name for given in model.graph.output}
         self.makers = {name: node for node in model.graph.node for name in node.output}
+        self.numbers: defaultdict[str, int] = defaultdict(lambda: 1)
         self.apart: list[str] = []
         self.tied: list[str] = []
         # Graphs inside of nodes read values by their names, too; what they read stays as it is.
@@ -44,10 +48,10 @@ class _Merged:
 
     def copy(self, name: str, wanted: str) -> str:
         """Add an initializer that is another's copy; return its name."""
-        found, number = wanted, 1
+        found = wanted
         while found in self.taken:
-            number += 1
-            found = f"{wanted}_{number}"
+            self.numbers[wanted] += 1
+            found = f"{wanted}_{self.numbers[wanted]}"
         made = self.graph.initializer.add()
         made.CopyFrom(self.held[name])
         made.name = found
@@ -83,16 +87,13 @@ class _Merged:
             kept = [node for node in self.graph.node if not (node.op_type == "Identity" and node.output[0] in gone)]
             del self.graph.node[:]
             self.graph.node.extend(kept)
-            for node in self.graph.node:
-                for i, name in enumerate(node.input):
-                    if name in renamed:
-                        node.input[i] = renamed[name]
+            self._rename(renamed)
 
     def by_module(self) -> None:
         """Give every module, or else every weight, parameters of its own, where all values of a merged one are alike."""
         uses: defaultdict[str, list[tuple[Any, int]]] = defaultdict(list)
         for node in self.graph.node:
-            for slot, name in enumerate(node.input):
+            for slot, name in enumerate(node.input[:_MOST_INPUTS]):
                 if name in self.held and list(self.held[name].dims) not in ([], [1]):
                     uses[name].append((node, slot))
         for name, found in uses.items():
@@ -125,10 +126,10 @@ class _Merged:
         while waiting and seen < _NEAR:
             at = waiting.pop(0)
             seen += 1
-            for given in at.input:
+            for given in at.input[:_MOST_INPUTS]:
                 if given != name and given in self.held and len(self.held[given].dims) > 1:
                     return str(given)
-            waiting += [self.makers[given] for given in at.input if given in self.makers]
+            waiting += [self.makers[given] for given in at.input[:_MOST_INPUTS] if given in self.makers]
         return None
 
     # --- several of one -----------------------------------------------------------------------------------------------
@@ -145,28 +146,34 @@ class _Merged:
             for name, shape in shapes.items()
             if counts[frozenset(shape)] > 1 and kinds.get(name, "PARAMETER") == "PARAMETER"
         )
+        ties: dict[str, tuple[str, bool]] = {}
         for first, second, turned in twins(open_):
             mine, theirs = self.origins.names.get(first, first), self.origins.names.get(second, second)
             if same_form(mine, theirs):
                 continue  # layers that were made as copies, each of which learns for itself
-            self._tie(first, second, turned)
+            ties[second] = (first, turned)
             self.tied.append(f"'{second}' is '{first}'{', turned' if turned else ''}")
+        if ties:
+            self._tie(ties)
 
-    def _tie(self, first: str, second: str, turned: bool) -> None:
+    def _tie(self, ties: Mapping[str, tuple[str, bool]]) -> None:
+        """Let nodes read the first of each pair in the place of the second."""
         from onnx import helper
 
-        left = [t for t in self.graph.initializer if t.name != second]
+        left = [t for t in self.graph.initializer if t.name not in ties]
         del self.graph.initializer[:]
         self.graph.initializer.extend(left)
-        if turned:
-            nodes = list(self.graph.node)
-            del self.graph.node[:]
-            self.graph.node.extend([helper.make_node("Transpose", [first], [second], perm=[1, 0]), *nodes])
-            return
+        turns = [helper.make_node("Transpose", [first], [name], perm=[1, 0]) for name, (first, turned) in ties.items() if turned]
+        nodes = list(self.graph.node)
+        del self.graph.node[:]
+        self.graph.node.extend([*turns, *nodes])
+        self._rename({name: first for name, (first, turned) in ties.items() if not turned})
+
+    def _rename(self, renamed: Mapping[str, str]) -> None:
         for node in self.graph.node:
             for i, name in enumerate(node.input):
-                if name == second:
-                    node.input[i] = first
+                if name in renamed:
+                    node.input[i] = renamed[name]
 
     def notes(self) -> list[str]:
         found = []

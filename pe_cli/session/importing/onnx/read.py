@@ -149,9 +149,9 @@ class _Graph:
         for name in wanted:
             self.takers[name].add("")
         for node in nodes:
-            for name in {*node.input, *_read_inside(node)} - {""}:
+            for name in {*(times := Counter(node.input)), *_read_inside(node)} - {""}:
                 # A node that reads a value twice counts twice; graphs inside of it count once.
-                self.uses[name] += list(node.input).count(name) or 1
+                self.uses[name] += times[name] or 1
                 self.takers[name].add(node.op_type)
 
     # --- what there is ------------------------------------------------------------------------------------------------
