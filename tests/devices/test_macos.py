@@ -15,7 +15,7 @@ ONE_EPOCH = ("-o", "train.epochs=1", "-o", "executor.devices=2")
 
 def pe(*args: str, folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command; `before` is Python that runs first, with macOS's ways on the path where it is empty."""
-    path = {"PYTHONPATH": f"{Path(__file__).parent / 'macos'}:{ROOT}"} if not before else {"PYTHONPATH": str(ROOT)}
+    path = {"PYTHONPATH": f"{Path(__file__).parent / 'macos'}:{ROOT}", **({} if before else {"PRETEND_MACOS": "1"})}
     code = f"{before}\nimport sys\nsys.argv[0] = 'pe'\nfrom pe_cli.__main__ import main\nmain()"
     return subprocess.run(
         [sys.executable, "-c", code, *args], cwd=folder, env={**os.environ, **path}, capture_output=True, text=True, check=False

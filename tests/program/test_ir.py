@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.schema import Attr, converted
 from pe_cli.program.defaults import default_main_program, default_startup_program, program_guard
+from pe_cli.program.epoch_attributes import Epochs
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
 from pe_cli.program.text_forms import to_string
 from tests.program.support import TWO_LAYERS
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "kept"),
+    [
+        pytest.param(1, np.int64(3), 3, id="a whole number of NumPy"),
+        pytest.param(1.0, np.float32(0.5), 0.5, id="a number of NumPy"),
+        pytest.param(1.0, 2, 2.0, id="a whole number for any"),
+        pytest.param(1, Epochs(12), "12 epochs", id="epochs, which stay what they are"),
+    ],
+)
+def test_numbers_become_pythons(default, given, kept):
+    found = converted("op", "steps", given, Attr(default))
+    assert type(found) is (type(default) if kept != "12 epochs" else Epochs)
+    assert found == kept or str(found) == kept
 
 
 def test_outputs_are_declared_with_inferred_types():

@@ -87,10 +87,11 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     default = attr.default
     if isinstance(value, tuple):
         value = list(value)
-    # NumPy's numbers count as Python's: scripts work sizes and factors out with arrays.
-    if isinstance(default, float) and _is_number(value, Real):
+    # NumPy's numbers count as Python's: scripts work sizes and factors out with arrays. What is of Python's types stays as it is, as a
+    # number of epochs, which is a kind of int.
+    if isinstance(default, float) and not isinstance(value, float) and _is_number(value, Real):
         value = float(value)
-    elif type(default) is int and _is_number(value, Integral):
+    elif type(default) is int and not isinstance(value, int) and _is_number(value, Integral):
         value = int(value)
     # A default of None leaves the type open: of regions and functions, which their ops check themselves.
     wanted = type(default)

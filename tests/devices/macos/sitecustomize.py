@@ -12,22 +12,6 @@ import platform
 import sys
 import sysconfig
 
-try:
-    sysconfig.get_config_vars()
-    import llvmlite.binding  # noqa: F401
-    import numpy as np  # noqa: F401
-except ImportError:  # an interpreter that something else uses
-    pass
-
-sys.platform = "darwin"
-platform.system = lambda: "Darwin"
-for name in (
-    "copy_file_range", "eventfd", "fdatasync", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise", "posix_fallocate",
-    "sched_getaffinity", "sched_setaffinity", "sched_setscheduler",
-):  # fmt: skip
-    if hasattr(os, name):
-        delattr(os, name)
-
 
 def _absent(path):
     return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(("/proc", "/sys/"))
@@ -42,11 +26,6 @@ def _without(function):
     return called
 
 
-for name in ("open", "stat", "lstat", "listdir", "readlink", "scandir"):
-    setattr(os, name, _without(getattr(os, name)))
-io.open = builtins.open = _without(io.open)
-
-
 class _Library(ctypes.CDLL):
     def __getattr__(self, name):
         if name in {"eventfd", "malloc_trim", "mallopt", "prctl", "sched_getcpu", "sem_timedwait", "syscall"}:
@@ -56,4 +35,28 @@ class _Library(ctypes.CDLL):
         return super().__getattr__(name)
 
 
-ctypes.CDLL = _Library
+def pretend():
+    """Make this process one on macOS."""
+    try:
+        sysconfig.get_config_vars()
+        import llvmlite.binding  # noqa: F401
+        import numpy as np  # noqa: F401
+    except ImportError:  # an interpreter that something else uses
+        pass
+
+    sys.platform = "darwin"
+    platform.system = lambda: "Darwin"
+    for name in (
+        "copy_file_range", "eventfd", "fdatasync", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise", "posix_fallocate",
+        "sched_getaffinity", "sched_setaffinity", "sched_setscheduler",
+    ):  # fmt: skip
+        if hasattr(os, name):
+            delattr(os, name)
+    for name in ("open", "stat", "lstat", "listdir", "readlink", "scandir"):
+        setattr(os, name, _without(getattr(os, name)))
+    io.open = builtins.open = _without(io.open)
+    ctypes.CDLL = _Library
+
+
+if "PRETEND_MACOS" in os.environ:
+    pretend()
