@@ -20,7 +20,17 @@ from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
-from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, empty_number, is_number, plain, settled, written
+from pe_cli.session.starters.numbers import (
+    FEW,
+    LARGER,
+    OWN_SHARE,
+    counts_of,
+    empty_number,
+    is_number,
+    plain,
+    settled,
+    written,
+)
 from pe_cli.session.starters.ordinal_classes import MOST as MOST_RATING
 from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, note_of_words
 from pe_cli.session.starters.spellings import Spellings, spellings_of
