@@ -32,7 +32,7 @@ OFTEN = 2
 FAR, KEPT = 10.0, (0.001, 0.999)
 #: How often one number in twenty has the median of those that are not 0, where logarithms are seen; and how large it is at least, as asinh
 #: leaves small numbers as they are.
-SCALES, LARGE, LARGER_SHARE, SEVERAL = 100.0, 100.0, 0.95, 10
+SCALES, LARGE, LARGER_SHARE, SEVERAL = 1000.0, 100.0, 0.95, 10
 #: A code is below.
 MOST_CODE = 1e15
 #: Rows of a class at least in larger tables, as others teach what an unknown one means; and share of rows that may have codes of their own.
