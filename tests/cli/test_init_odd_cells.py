@@ -168,3 +168,14 @@ def test_months_as_programs_write_them(pe: Pe, tmp_path, form):
     assert made.code == 0, made.err
     assert "period: {type: date, format:" in (tmp_path / "c.yaml").read_text()
     assert pe("data", tmp_path / "c.yaml").code == 0
+
+
+def test_numbers_with_a_few_words_that_repeat_are_classes(pe: Pe, tmp_path):
+    """As openintro's yrbss has hours of television; a single word among many different numbers is a slip, and no class."""
+    hours = [("1", "2", "5+", "3", "do not watch", "4", "<1", "2")[i % 8] for i in range(120)]
+    prices = ["12x" if i == 40 else f"{i * 37 % 101}" for i in range(120)]
+    made = made_of(pe, tmp_path, {"hours": hours, "price": prices, "x": X, "y": YES})
+    assert made.code == 0, made.err
+    assert "'hours' is taken for classes, as 45 cells are no numbers, such as '5+' in row 3: '1', '2', '5+'" in made.out
+    assert "hours: {type: category}" in (tmp_path / "c.yaml").read_text()
+    assert "left out: 'price': 1 cell is no number: '12x' in row 41" in made.out

@@ -15,12 +15,22 @@ from pe_cli.data.columns.bool import truth
 from pe_cli.data.columns.number_fit import NumberOptions
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.notation_detection import are_numbers, notation_of
-from pe_cli.data.raw_cells import Codes, Numbers, Table
+from pe_cli.data.raw_cells import Cells, Codes, Numbers, Table
 from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
-from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, empty_number, plain, settled, written
+from pe_cli.session.starters.numbers import (
+    FEW,
+    LARGER,
+    OWN_SHARE,
+    counts_of,
+    empty_number,
+    is_number,
+    plain,
+    settled,
+    written,
+)
 from pe_cli.session.starters.ordinal_classes import MOST as MOST_RATING
 from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, note_of_words
 from pe_cli.session.starters.spellings import Spellings, spellings_of
@@ -30,6 +40,8 @@ from pe_cli.session.starters.text_forms import numbers_unread, what_texts_are
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
+#: Rows that a text among numbers has in the mean, so that the column is one of classes.
+OFTEN = 5
 #: Words of a cell, in the mean, from which it is a text; and characters, where there are hardly any blanks.
 WORDS, CHARACTERS = 4.0, 25.0
 
@@ -54,15 +66,22 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
     if found is not None:
         return found
     if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
-        row = int(numbers.bad[0])
-        what = (
-            "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
-        )
-        return Guess(name, None, why=f"{what} '{said(cells.text(row), 30)}' in row {row + 1}")
+        return _nearly_numbers(name, codes, cells, numbers)
     return _text(table, name, codes, asked)
 
 
-# --- texts ------------------------------------------------------------------------------------------------------------
+def _nearly_numbers(name: str, codes: Codes, cells: Cells, numbers: Numbers) -> Guess:
+    """Return a column of which most cells are numbers: classes where few texts repeat, and left out where one is a slip among many."""
+    row = int(numbers.bad[0])
+    what = "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+    why = f"{what} '{said(cells.text(row), 30)}' in row {row + 1}"
+    counts = counts_of(codes)
+    odd = sum(not is_number(word) for word in codes.words)
+    # Whether a pupil watches 1, 2 or 5+ hours a day is told by classes; 1 pending among 300 prices is not.
+    if len(codes.words) > min(MOST_WHOLE, WHOLE_SHARE * counts.sum()) or numbers.bad_count < OFTEN * odd:
+        return Guess(name, None, why=why)
+    shown = f"{len(codes.words):,} texts, such as {', '.join(_most(codes, counts))}; {why}"
+    return Guess(name, "category", {}, shown, f"'{said(name, 30)}' is taken for classes, as {why}: {three(codes.words)}")
 
 
 def _written(table: Table, name: str, codes: Codes, asked: Asked) -> Guess | None:

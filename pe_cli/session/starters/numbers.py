@@ -30,9 +30,9 @@ EMPTY_NUMBERS, APART = (99.0, 999.0, 9999.0, 99999.0, 999999.0, -99.0, -999.0, -
 OFTEN = 2
 #: Deviations from the mean beyond which a number is clipped, and the quantiles that are kept.
 FAR, KEPT = 10.0, (0.001, 0.999)
-#: How often the largest number has the median of those that are not 0, where its logarithm is seen; and how large it is at least, as asinh
+#: How often one number in twenty has the median of those that are not 0, where logarithms are seen; and how large it is at least, as asinh
 #: leaves small numbers as they are.
-SCALES, LARGE = 300.0, 100.0
+SCALES, LARGE, LARGER_SHARE, SEVERAL = 1000.0, 100.0, 0.95, 10
 #: A code is below.
 MOST_CODE = 1e15
 #: Rows of a class at least in larger tables, as others teach what an unknown one means; and share of rows that may have codes of their own.
@@ -107,7 +107,7 @@ def markers(table: Table, names: Iterable[str], targets: Sequence[str] = ()) -> 
         odd = {cells.text(int(row)) for row in numbers.bad}
         if numbers.bad_count > len(odd):
             odd = {word for word in codes.words if written is None or written.notation.plain(word) is None} - {*MISSING}
-            odd = {word for word in odd if not _is_number(word)} if written is None or written.notation.is_plain else odd
+            odd = {word for word in odd if not is_number(word)} if written is None or written.notation.is_plain else odd
         if not odd or len(odd) > MOST_MARKERS or any(c.isdigit() for word in odd for c in word):
             continue
         counts = counts_of(codes)
@@ -116,7 +116,8 @@ def markers(table: Table, names: Iterable[str], targets: Sequence[str] = ()) -> 
     return tuple(word for word in found if word not in MISSING and word not in kept)
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Return whether a text is a finite number as programs write it."""
     try:
         return bool(np.isfinite(float(word)))
     except ValueError:
@@ -303,7 +304,7 @@ def number(name: str, values: NDArray[np.float64], notation: Notation = PLAIN) -
 def _tamed(there: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
     """Return options for numbers beside the largest of which most would be one and the same, or of which a few are far away; and why."""
     size = np.abs(there[there != 0])
-    if len(size) and size.max() > max(LARGE, SCALES * float(np.median(size))):
+    if len(np.unique(size)) >= SEVERAL and float(np.quantile(size, LARGER_SHARE)) > max(LARGE, SCALES * float(np.median(size))):
         return {"transform": "asinh"}, ", of very different sizes, whose logarithm is seen"
     if max(there.max() - there.mean(), there.mean() - there.min()) <= FAR * float(there.std()):
         return {}, ""
