@@ -16,7 +16,11 @@ class BranchGradient(RegionGradient):
     """The gradient of a cond: in each branch its forward ops, then their gradient ops."""
 
     def append(self) -> None:
-        """Append it."""
+        """Append it.
+
+        Raises:
+            PeError: the branches give results of other shapes.
+        """
         op = self.op
         if op.attrs.get("varying"):
             raise PeError(

@@ -87,10 +87,11 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     default = attr.default
     if isinstance(value, tuple):
         value = list(value)
-    # NumPy's numbers count as Python's: scripts work sizes and factors out with arrays.
-    if isinstance(default, float) and _is_number(value, Real):
+    # NumPy's numbers count as Python's: scripts work sizes and factors out with arrays. Numbers of Python's types stay the objects that
+    # they are, as a schedule's steps are told later.
+    if isinstance(default, float) and _is_number(value, Real) and not isinstance(value, float):
         value = float(value)
-    elif type(default) is int and _is_number(value, Integral):
+    elif type(default) is int and _is_number(value, Integral) and not isinstance(value, int):
         value = int(value)
     # A default of None leaves the type open: of regions and functions, which their ops check themselves.
     wanted = type(default)
@@ -115,7 +116,7 @@ def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
     if not default:
         return item
     wanted = type(default[0])
-    if wanted is float and _is_number(item, Real):
+    if wanted is float and _is_number(item, Real) and not isinstance(item, float):
         return float(item)
     # NumPy's whole numbers are taken, too, but no float, even one without a fraction.
     if wanted is int and not isinstance(item, (bool, float)) and hasattr(item, "__index__"):

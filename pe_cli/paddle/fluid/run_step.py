@@ -16,6 +16,7 @@ from pe_cli.execute.plan.program_parts import is_dynamic
 from pe_cli.graph.lod_resolution import awaited
 from pe_cli.ops.define.lod import Leveled
 from pe_cli.ops.define.region import StateVaries
+from pe_cli.ops.define.traits import HasRegions, Runs
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
@@ -164,7 +165,8 @@ def _cut(program: Program, levels: feeding.Levels) -> DynamicProgram | None:
 def _cut_at_loops(program: Program, levels: feeding.Levels) -> DynamicProgram | None:
     """Return the parts of a program whose loops go round on the host, as states change sizes; None where gradients need their rounds."""
     made = (freed(program) or program).clone()
-    loops = [op for op in made.global_block().ops if op.type == "while"]
+    regions = [(op, op.definition.get(HasRegions)) for op in made.global_block().ops]
+    loops = [op for op, trait in regions if trait is not None and trait.runs is Runs.WHILE]
     if not loops or any(op.outputs.get("Out") for op in loops):
         return None
     for op in loops:
