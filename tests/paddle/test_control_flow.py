@@ -317,3 +317,19 @@ def test_no_gradients_flow_through_branches_of_other_shapes():
     kept.stop_gradient = False
     with pytest.raises(ValueError, match="no gradients flow through a branch"):
         fluid.gradients(L.reduce_sum(kept), x)
+
+
+def test_a_feed_without_rows_grows_from_round_to_round():
+    x, kept, rounds = fluid.data("x", [None, 2]), fluid.data("kept", [None, 2]), fluid.data("rounds", [1], "int64")
+    i = L.fill_constant([1], "int64", 0)
+    again = L.less_than(i, rounds)
+    loop = L.While(again)
+    with loop.block():
+        L.assign(L.concat([kept, x], 0), kept)
+        L.increment(i, 1, in_place=True)
+        L.less_than(i, rounds, cond=again)
+    executor = fluid.Executor(fluid.CPUPlace())
+    for first, count in ((0, 3), (2, 2), (1, 0)):
+        given = {"x": np.ones((1, 2), "float32"), "kept": np.zeros((first, 2), "float32"), "rounds": np.array([count])}
+        (found,) = executor.run(feed=given, fetch_list=[kept])
+        np.testing.assert_array_equal(found, [[0, 0]] * first + [[1, 1]] * count)

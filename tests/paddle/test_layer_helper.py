@@ -94,6 +94,12 @@ def test_operators_with_the_slots_and_attributes_of_the_original_are_appended(rn
         made("own_op", {"X": x})
     with pytest.raises(ValueError, match="its input Bias is not read"):
         made("conv2d", {"Input": x, "Filter": filters, "Bias": filters}, "Output", use_mkldnn=True)
+    # True and 1 say something, though they equal the 1.0 that does not
+    plain = {"strides": [1, 1], "paddings": [1, 1], "dilations": [1, 1], "groups": 1}
+    made("conv2d", {"Input": x, "Filter": filters}, "Output", **plain, further=1.0, more_of_it=False)
+    for value in (True, 1):
+        with pytest.raises(ValueError, match=f"its attribute further is {value}, which is not read"):
+            made("conv2d", {"Input": x, "Filter": filters}, "Output", **plain, further=value)
 
 
 def test_a_parameter_that_is_not_trained():

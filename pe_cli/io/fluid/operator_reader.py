@@ -200,9 +200,15 @@ class Reader:
                     continue
                 value = ELEMENTS.get(value, "") if numbered else value
                 found[name] = _plain(value)
-            elif name not in NO_MATTER and name not in leave and value not in _PLAIN and not name.startswith("@"):
+            elif name not in NO_MATTER and name not in leave and not _says_nothing(value) and not name.startswith("@"):
                 raise PeError(f"its attribute {name} is {value!r:.60}, which is not read")
         return found
+
+
+def _says_nothing(value: Any) -> bool:
+    # By types, too: True and 1 are equal to 1.0, and they do say something.
+    plain = _plain(value)
+    return any(type(plain) is type(known) and plain == known for known in _PLAIN)
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.region import checked, region_attr, results_of, same_sizes
+from pe_cli.ops.define.region import StateVaries, checked, region_attr, results_of, same_sizes
 from pe_cli.ops.define.registry import Attr, op
 from pe_cli.ops.define.traits import HasRegions, ReportsData, Runs
 
@@ -64,7 +64,8 @@ def while_loop(
     init = [after if varying and name not in _reads(body) else a for name, a, after in zip(region.args, init, found, strict=False)]
     for name, before, after in zip(region.args, init, found, strict=False):
         if not same_sizes(before, after):
-            raise PeError(f"while: the state '{name}' begins as {before} and becomes {after}", hint="keep its type from round to round")
+            message = f"while: the state '{name}' begins as {before} and becomes {after}"
+            raise StateVaries(message, hint="keep its type from round to round")
     return [kind.with_shape(bound, *kind.shape) for kind in found[len(init) :]], list(init), TensorType((1,), "int64")
 
 

@@ -58,6 +58,10 @@ def results_of(op: str, name: str, body: Body, args: Sequence[TensorType], like:
     return [types[n] for n in body.results]
 
 
+class StateVaries(PeError):
+    """A state of a loop has another size after a round than before it."""
+
+
 def either(a: TensorType, b: TensorType) -> TensorType:
     """Return the type of what is one or the other: sizes that differ are not known; of other numbers of axes the second counts."""
     if len(a.shape) != len(b.shape):

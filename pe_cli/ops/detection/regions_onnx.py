@@ -173,9 +173,9 @@ def box_clip_onnx(o: Writer) -> None:
     limits = o.node("Gather", [last, o.const([1, 0, 1, 0])], axis=1)
     if o.has("Owner"):
         limits = o.node("Gather", [limits, o.x("Owner")])
-    elif len(o.type("Input").shape) == 3:
+    if len(o.type("Input").shape) == 3:
         limits = o.node("Unsqueeze", [limits, o.const([1])])
-    else:
+    elif not o.has("Owner"):
         limits = o.node("Reshape", [limits, o.const([1, 4])])
     o.node("Max", [o.node("Min", [o.x("Input"), limits]), o.const(0, "Input")], to="Output")
 

@@ -15,6 +15,8 @@ from pe_cli.execute.plan.dynamic_programs import DynamicProgram
 from pe_cli.execute.plan.program_parts import is_dynamic
 from pe_cli.graph.lod_resolution import awaited
 from pe_cli.ops.define.lod import Leveled
+from pe_cli.ops.define.region import StateVaries
+from pe_cli.ops.define.traits import HasRegions, Runs
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
@@ -106,8 +108,16 @@ def run(
         return [{} for _ in parts]
     given = [{name: leveled(t) for name, t in part.items()} for part in parts]
     step = Step([feeding.samples_of(program, part) for part in parts], plain=frozenset(wanted if plain else ()))
-    cut = _cut(program, feeding.levels_of(given))
-    found = _run_parts(cut, root, setting, given, fetches, step) if cut else _run_once(program, root, setting, given, fetches, step)
+    levels = feeding.levels_of(given)
+    cut = _cut(program, levels)
+    try:
+        found = _run_parts(cut, root, setting, given, fetches, step) if cut else _run_once(program, root, setting, given, fetches, step)
+    except StateVaries:
+        # Told while the step is planned: nothing has run yet. Sizes that are fed may grow from round to round, such as a feed without rows.
+        cut = None if cut else _cut_at_loops(program, levels)
+        if cut is None:
+            raise
+        found = _run_parts(cut, root, setting, given, fetches, step)
     values = [{name: tensor_of(v) for name, v in each.items()} for each in found]
     for each in shown:
         each.count += 1
@@ -150,6 +160,19 @@ def _cut(program: Program, levels: feeding.Levels) -> DynamicProgram | None:
             made.steps = max((each.steps for each in known.values() if each is not None), default=0)
         known[levels] = made
     return known[levels]
+
+
+def _cut_at_loops(program: Program, levels: feeding.Levels) -> DynamicProgram | None:
+    """Return the parts of a program whose loops go round on the host, as states change sizes; None where gradients need their rounds."""
+    made = (freed(program) or program).clone()
+    regions = [(op, op.definition.get(HasRegions)) for op in made.global_block().ops]
+    loops = [op for op, trait in regions if trait is not None and trait.runs is Runs.WHILE]
+    if not loops or any(op.outputs.get("Out") for op in loops):
+        return None
+    for op in loops:
+        op.attrs = {**op.attrs, "varying": True}
+    cut = _CUT[program][1][levels] = DynamicProgram(made, awaited(made, dict(levels)))
+    return cut
 
 
 def _run_parts(
