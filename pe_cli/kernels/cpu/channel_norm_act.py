@@ -194,7 +194,7 @@ def relu_sums_last(
 @apart
 def _let_slope(x, g, table, dx, width, count):
     """Write a row of dx, of g where relu let x through."""
-    # Here and below g is read whether it counts or not: a load that hangs on a comparison keeps machines without masks from using vectors.
+    # g is read whether it counts or not: a load that hangs on a comparison keeps machines without masks from using vectors.
     for j in range(count):
         d = x[j] - table[j]
         value = g[j]

@@ -97,7 +97,7 @@ def pack_filters(w, per_filter, per_channel, per_row, per_tap, filters, channels
                 source = w + HALF * (o * per_filter + r * per_row + t * per_tap)
                 for c in range(channels):
                     term = t * channels + c
-                    _move(source + HALF * c * per_channel, tiles + term // 2 * (LINE) + HALF * (term % 2))
+                    _move(source + HALF * c * per_channel, tiles + term // 2 * LINE + HALF * (term % 2))
 
 
 @helper
