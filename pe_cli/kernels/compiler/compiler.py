@@ -85,6 +85,7 @@ def _machine() -> Any:
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()  # reads what kernels write in assembly language, as ARM's timer is asked for
         target = llvm.Target.from_default_triple()
         machine = target.create_target_machine(
             cpu=cpu_name(), features=features(), opt=3, reloc="static", codemodel="jitdefault"
