@@ -137,10 +137,15 @@ def bfloat16_unit() -> str:
 
     Pairs count where they are twice as many operations a cycle as multiply-adds of float32. `PE_BFLOAT16_UNIT` overrides it by `tiles`,
     `pairs` or `none`, with the bits of that unit: processors without it compute them by multiply-adds of float32, which takes longer.
+
+    Raises:
+        PeError: USAGE, the variable has another value.
     """
     forced = os.environ.get("PE_BFLOAT16_UNIT", "")
     if forced in UNITS:
         return forced
+    if forced not in ("", "none"):
+        raise PeError(f"PE_BFLOAT16_UNIT is '{forced}'", hint=f"{', '.join(UNITS)} or none; without it the processor decides")
     if vector_bytes() != 64 or chosen() == PORTABLE or forced == "none":
         return ""
     return next((unit for unit in UNITS if has_unit(unit) and (unit != PAIRS or cpu_name() in PAIRING)), "")

@@ -1,4 +1,4 @@
-"""Emits code that multiplies tiles of bfloat16, 16 rows of 32 terms by 32 terms of 16 columns, and what brings numbers into them.
+"""Emits code that multiplies tiles of bfloat16, 16 rows by 16 columns of up to 32 terms, and what brings numbers into them.
 
 Processors have one of two units for them. With Intel's AMX a tile is a register of 16 rows of 64 bytes; one instruction multiplies two of
 them, the terms of each column in pairs, and adds to 16 x 16 sums of float32: sixteen times as many operations a cycle as with vectors. With

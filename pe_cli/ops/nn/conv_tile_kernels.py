@@ -78,9 +78,9 @@ def _share(taps: int, channels: int, filters: int, width: int) -> float:
     return _filled(taps * channels, terms()) * columns * width / (width + taps - 1)
 
 
-#: Shares of products that count from which on pairs, twice as many a cycle, take less time than multiply-adds of float32, and than those
-#: of Winograd's way, with images and filters made float32 first.
-PLAIN, WINOGRAD = 0.6, 0.88
+#: Shares of products that count from which on pairs, twice as many a cycle, take less time than multiply-adds of float32, than those of
+#: Winograd's way, and than either of them for gradients of filters; images and filters are made float32 for these first. Of a Zen 4.
+PLAIN, WINOGRAD, OF_FILTERS = 0.6, 0.88, 0.84
 
 
 def forward_pays(*args: Any) -> bool:
@@ -110,7 +110,7 @@ def _data_winograd_pays(*args: Any) -> bool:
 def _weight_pays(*args: Any) -> bool:
     g = _geometry(args)
     # Pixels are the terms, of which the last ones of an image are filled up.
-    return _share(g[TAPS_X], MOST_TERMS, g[CHANNELS], g[OUT_WIDTH]) * _filled(g[FILTERS], TILE) > WINOGRAD - 0.04
+    return _share(g[TAPS_X], MOST_TERMS, g[CHANNELS], g[OUT_WIDTH]) * _filled(g[FILTERS], TILE) > OF_FILTERS
 
 
 def pointwise_room(*args: Any) -> int:

@@ -108,6 +108,14 @@ def test_a_processor_without_its_instructions_is_told(monkeypatch):
     assert caught.value.code == ExitCode.DEVICE
 
 
+def test_a_unit_of_bfloat16_that_there_is_not_is_told(monkeypatch):
+    monkeypatch.setenv("PE_BFLOAT16_UNIT", "tile")
+    with pytest.raises(PeError, match="PE_BFLOAT16_UNIT is 'tile'") as caught:
+        target.bfloat16_unit.__wrapped__()
+    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.hint.startswith("tiles, pairs or none")
+
+
 def test_the_environment_chooses_against_a_config(monkeypatch):
     monkeypatch.setattr(target, "FORCED", True)
     target.use("portable")
