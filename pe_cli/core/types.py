@@ -73,12 +73,14 @@ class TensorType:
     @property
     def size(self) -> int:
         """Number of elements, -1 when not known."""
-        return product(self.shape)
+        shape = self.shape
+        return product(shape) if -1 in shape else math.prod(shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements, -1 when not known."""
-        return -1 if self.size < 0 else self.size * DTYPES[self.dtype]
+        size = self.size
+        return size if size < 0 else size * DTYPES[self.dtype]
 
     @property
     def known(self) -> bool:

@@ -21,10 +21,11 @@ from pe_cli.devices.parallel_parts import in_order, pieces, settle
 from pe_cli.devices.protocol import Carried, Loan, Progress, Spot, Stalled, Takers, Timeline, Work
 from pe_cli.devices.stall_inspection import StampedStep
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
+from pe_cli.devices.tape_lines import Laid, Line
 from pe_cli.devices.thread_pool import runners
 from pe_cli.devices.timestamps import StampedTape
 from pe_cli.devices.watchdog import Guard
-from pe_cli.devices.zero_copy_feeds import ZeroCopyFeeds
+from pe_cli.devices.zero_copy_feeds import Entry, ZeroCopyFeeds
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table, buffers_of
 from pe_cli.kernels.compiler.bounds_check import CHECKED, Range
 from pe_cli.kernels.compiler.instance import Instance
@@ -34,6 +35,8 @@ from pe_cli.kernels.cpu.python_calls import HostKernel
 
 #: Arguments that there is room for at least, where other calls may come in the place of a work's.
 WORDS = 32
+#: Works of other batches that are kept as they stand on the tape; beyond, all are forgotten.
+MOST = 16_384
 #: What is called where other batches make more calls.
 NOTHING = Call(nothing, (), "float32", "float32")
 
@@ -83,36 +86,38 @@ class CpuStep:
     ) -> None:
         # What a call may touch is in one table of the process: checked calls come one after the other.
         threads = 1 if CHECKED else threads
-        self._ranges: dict[int, Allowed] = {}  # by where an instruction's arguments begin in the records
         self._spot = spot
         self._reach = [(w.written, w.buckets) for w in works]
         self._progress = progress
         # Kernels read the number of the step here, so that no record changes from step to step.
         self._step = np.zeros(1, np.int64)
         self._loans = ZeroCopyFeeds()
-        self._words = 0
         self._entries: list[Any] = []
-        self._tables: dict[int, np.ndarray[Any, Any]] = {}  # by the word of the records that is their address
         self._apart = [threads > len({w.home for w in works}) or w.takers is not Takers.DEVICE for w in works]
         calls = [self._ordered(i, w.calls) + [NOTHING] * w.spare for i, w in enumerate(works)]
-        instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
+        self._instances: dict[tuple[int, str, str], Instance] = {}
+        instances = [[self._instance(c) for c in row] for row in calls]
         pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
         compiled = (n for c, n in pairs if not isinstance(c.kernel, HostKernel))
         found = addresses([*compiled, *_inside(c for c, _ in pairs), *runners(threads)], progress)
         found |= {n: self._host(c) for c, n in pairs if isinstance(c.kernel, HostKernel)}
         self._found = found
-        self._nested: dict[int, NestedTapes] = {}  # by the word of the records that is their address
-        instructions: list[Instruction] = []
         self._first = list(itertools.accumulate((len(row) for row in calls), initial=0))
         self._places = [[c.part for c in row] for row in calls]
         self._real = [[c is not NOTHING for c in row] for row in calls]
-        for i, (row, of) in enumerate(zip(calls, instances, strict=True)):
-            # Calls of other batches, which may come here, may have more arguments, and a record cannot grow.
-            room = max(WORDS, *(len(c.args) for c in row)) if works[i].spare else 0
-            instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
+        # Calls of other batches, which may come here, may have more arguments, and a record cannot grow.
+        rooms = [max(WORDS, *(len(c.args) for c in row)) if w.spare else 0 for row, w in zip(calls, works, strict=True)]
+        sizes = [max(len(c.args), room) for row, room in zip(calls, rooms, strict=True) for c in row]
+        self._begins = list(itertools.accumulate(sizes, initial=0))
+        whole = [(i, c, n) for i, (row, of) in enumerate(zip(calls, instances, strict=True)) for c, n in zip(row, of, strict=True)]
+        self._lines = [self._line(work, c, n, i) for i, (work, c, n) in enumerate(whole)]  # what stands on the tape
+        self._laid: dict[int, Laid] = {}  # by the id of a work of another batch
+        instructions = [line.instruction for line in self._lines]
         joined = self._chains(works, calls, threads) if threads > 1 else []
         self.tape = CheckedTape(instructions, found, joined, self._allowed) if CHECKED else Tape(instructions, found, joined, threads)
         self._loans.renew(self.tape)
+        for line in self._lines:
+            self._loans.note(line.notes, line.entries)
         self._waits = [w.waits for w in works]
         self._parts = found, joined, threads
         self._stamped: StampedTape | None = None
@@ -124,7 +129,7 @@ class CpuStep:
         Parts of its ops would only be moved about.
         """
         row = in_order(calls)
-        return row if self._apart[work] else [replace(c, part=None) for c in row]
+        return row if self._apart[work] else [c if c.part is None else replace(c, part=None) for c in row]
 
     @staticmethod
     def _chains(works: Sequence[Work], calls: Sequence[Sequence[Call]], threads: int) -> list[Chain]:
@@ -158,37 +163,63 @@ class CpuStep:
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Make other calls for some works; see `Step.refill`."""
-        offsets = self.tape.offsets.tolist()
-        room = [end - begin for begin, end in itertools.pairwise(offsets)]
-        rows = {}
-        for work, given in works.items():
-            settled = settle(self._places[work], self._ordered(work, given.calls))
-            # The other batch has more calls or other parts than there is room for here: it gets a plan of its own.
-            if settled is None:
-                return False
-            rows[work] = [c or NOTHING for c in settled]
-            if any(len(c.args) > room[i] for i, c in enumerate(rows[work], self._first[work])):
-                return False
-        made = [(work, c, Instance(c.kernel, c.dtype, c.second)) for work, row in rows.items() for c in row]
-        missing = [n for n in (*(n for _, _, n in made), *_inside(c for _, c, _ in made)) if n not in self._found]
-        if missing:
+        rows = {work: self._settled(work, given) for work, given in works.items() if id(given) not in self._laid}
+        # The other batch has more calls or other parts than there is room for here: it gets a plan of its own.
+        if any(row is None for row in rows.values()):
+            return False
+        fresh = {work: (row, [self._instance(c) for c in row]) for work, row in rows.items() if row is not None}
+        needed = [*(n for _, of in fresh.values() for n in of), *_inside(c for row, _ in fresh.values() for c in row)]
+        if missing := [n for n in needed if n not in self._found]:
             self._found |= addresses(missing, self._progress)
-        for work, row in rows.items():
-            self._real[work] = [c is not NOTHING for c in row]
-            self._reach[work] = works[work].written, works[work].buckets
-        tapes = self._tapes()
         self._loans.end()
         self._spot = spot
-        places = (i for work in rows for i in range(self._first[work], self._first[work + 1]))
-        for i, (work, call, instance) in zip(places, made, strict=True):
-            if call is NOTHING and self.tape.instructions[i].instance == instance:
-                continue
-            self._words = offsets[i]
-            self._loans.forget(range(offsets[i], offsets[i + 1]))
-            instruction = self._instruction(work, call, instance, room[i])
-            for tape in tapes:
-                tape.replace(i, instruction, self._found[instance])
+        for work, given in works.items():
+            self._reach[work] = given.written, given.buckets
+            if work in fresh:
+                self._lay(work, given, *fresh[work])
+            laid = self._laid[id(given)]
+            self._real[work] = laid.real
+            for i, line in enumerate(laid.lines, self._first[work]):
+                if line is not self._lines[i]:
+                    self._put(i, line)
+        if len(self._laid) > MOST:
+            self._laid.clear()
         return True
+
+    def _settled(self, work: int, given: Work) -> list[Call] | None:
+        """Return the calls for a work's places on the tape, of another batch; None where there is no room for them."""
+        settled = settle(self._places[work], self._ordered(work, given.calls))
+        if settled is None:
+            return None
+        row = [c or NOTHING for c in settled]
+        begins = self._begins[self._first[work] :]
+        return row if all(len(c.args) <= end - begin for c, begin, end in zip(row, begins, begins[1:], strict=False)) else None
+
+    def _instance(self, call: Call) -> Instance:
+        """Return what a call calls; the same object for equal ones, as there are many."""
+        key = id(call.kernel), call.dtype, call.second
+        found = self._instances.get(key)
+        if found is None:
+            found = self._instances[key] = Instance(call.kernel, call.dtype, call.second)
+        return found
+
+    def _lay(self, work: int, given: Work, row: Sequence[Call], instances: Sequence[Instance]) -> None:
+        """Resolve a work's calls, and keep them: the sizes that they are for come again."""
+        lines = []
+        for i, (call, instance) in enumerate(zip(row, instances, strict=True), self._first[work]):
+            idle = call is NOTHING and self._lines[i].instruction.instance is instance
+            lines.append(self._lines[i] if idle else self._line(work, call, instance, i))
+        self._laid[id(given)] = Laid(given, lines, [c is not NOTHING for c in row])
+
+    def _put(self, i: int, line: Line) -> None:
+        """Put a line in the place of another one of the tape."""
+        before = self._lines[i]
+        if line.notes != before.notes or line.entries or before.entries:
+            self._loans.forget(before.notes, before.entries)
+            self._loans.note(line.notes, line.entries)
+        self._lines[i] = line
+        for tape in self._tapes():
+            tape.replace(i, line.instruction, self._found[line.instruction.instance])
 
     def _tapes(self) -> list[Tape]:
         return [tape for tape in (self.tape, self._stamped) if tape is not None]
@@ -226,13 +257,18 @@ class CpuStep:
             raise
         return found[0]
 
-    def _instruction(self, work: int, call: Call, instance: Instance, room: int = 0) -> Instruction:
+    def _line(self, work: int, call: Call, instance: Instance, i: int) -> Line:
+        """Resolve a call of a work in a place of the tape."""
+        begin, end = self._begins[i : i + 2]
         status = None
-        words = []
-        begin = self._words
-        for i, arg in enumerate(call.args):
-            if arg is STATUS:
-                status = i
+        words: list[int] = []
+        notes: list[int] = []
+        line = Line()
+        for at, arg in enumerate(call.args, begin):
+            if type(arg) is int:  # most are
+                words.append(arg)
+            elif arg is STATUS:
+                status = at - begin
                 words.append(0)
             elif isinstance(arg, (Buffer, Offset, Place)):
                 spot, offset = self._place(arg)
@@ -240,20 +276,23 @@ class CpuStep:
                 if CHECKED:
                     self._loans.forbid(spot)
                 elif not isinstance(call.kernel, HostKernel):
-                    self._loans.note(spot, self._words + i, offset)
+                    notes += (self._loans.number(spot), at, offset)
             else:
-                words.append(self._word(arg, self._words + i))
+                words.append(self._word(arg, at, line))
         if CHECKED:
-            self._ranges[begin] = self._reached(work, call, begin)
-        self._words += max(len(words), room)
-        return Instruction(instance, tuple(words), work, status, room)
+            line.allowed = self._reached(work, call, line)
+        line.notes = tuple(notes)
+        line.instruction = Instruction(instance, tuple(words), work, status, end - begin)
+        return line
 
     def _allowed(self, i: int) -> Allowed:
         """Return the memory that an instruction may touch."""
-        return self._ranges[int(self.tape.offsets[i])]
+        found = self._lines[i].allowed
+        assert found is not None
+        return found
 
-    def _reached(self, work: int, call: Call, begin: int) -> Allowed:
-        """Return the memory that the arguments of a work's call lead to, which stand at an index of the records."""
+    def _reached(self, work: int, call: Call, line: Line) -> Allowed:
+        """Return the memory that the arguments of a work's call lead to."""
         changed, buckets = self._reach[work]
         ends = {row[0]: row for row in buckets}
         written: list[Range] = []
@@ -262,9 +301,8 @@ class CpuStep:
             row = ends.get(b, [b])
             into = read if changed.isdisjoint(row) else written
             into.append((self._range_of(b)[0], self._range_of(row[-1])[1]))
-        for k in range(begin, begin + len(call.args)):
-            read += [_range(self._tables[k])] if k in self._tables else []
-            written += map(_range, self._nested[k].kept) if k in self._nested else []
+        read += map(_range, line.tables)
+        written += [_range(kept) for tapes in line.nested for kept in tapes.kept]
         return Allowed(written, read)
 
     def _range_of(self, b: Buffer) -> Range:
@@ -280,22 +318,23 @@ class CpuStep:
         self._entries.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
-    def _word(self, arg: Any, at: int) -> int:
-        """Return an argument that is no buffer as the word of the records at an index."""
+    def _word(self, arg: Any, at: int, line: Line) -> int:
+        """Return an argument of a line that is no buffer as the word of the records at an index."""
         if arg is STEP:
             return int(self._step.ctypes.data)
         if isinstance(arg, Nested):
             for touched in buffers_of(arg):
                 self._loans.forbid(self._spot(touched))
-            self._nested[at] = NestedTapes(self._address, self._found)
-            return self._nested[at].lay_out(arg)
+            line.nested += (NestedTapes(self._address, self._found),)
+            return line.nested[-1].lay_out(arg)
         if isinstance(arg, (Table, Numbers)):
             values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
             # One word more, so that an empty table has an address, too.
-            array = self._tables[at] = np.array([*values, 0], np.int64)
+            array = np.array([*values, 0], np.int64)
+            line.tables += (array,)
             for i, b in enumerate(arg.buffers if isinstance(arg, Table) else ()):
                 spot, offset = self._place(b)
-                self._loans.note_table(spot, at, array, i, offset)
+                line.entries += (Entry(self._loans.number(spot), at, offset, array, i),)
             return int(array.ctypes.data)
         return word(arg)
 

@@ -109,7 +109,7 @@ class Tape:
         before, self.instructions[i] = self.instructions[i], instruction
         report = self._record(i, instruction)
         # Arguments are read from the record at every call: the row changes for another kernel alone.
-        if before.instance != instruction.instance:
+        if before.instance is not instruction.instance and before.instance != instruction.instance:
             self._aim(i, target, report)
 
     def _aim(self, i: int, target: int, report: int) -> None:

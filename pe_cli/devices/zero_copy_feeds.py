@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,29 @@ def address(array: Array) -> int:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # it must not be written, or is empty
         return int(array.ctypes.data)
+
+
+#: Words of the records that hold addresses of spots: number of the spot, word and bytes after the spot's start, one after the other. As a
+#: row of integers they cost a garbage collector nothing, however many are kept.
+Notes = tuple[int, ...]
+
+
+class Entry(NamedTuple):
+    """A word of a table that holds the address of a spot.
+
+    Args:
+        spot: its number.
+        word: of the records: that which holds the address of the table.
+        offset: bytes after the spot's start.
+        table: it.
+        place: index of the word in the table.
+    """
+
+    spot: int
+    word: int
+    offset: int
+    table: Array
+    place: int
 
 
 class ZeroCopyFeed:
@@ -41,8 +64,14 @@ class ZeroCopyFeed:
         self._tapes = tapes
         self._words: tuple[Array, Array] | None = None
 
-    def changed(self) -> None:
-        """Mark `records` as changed, so that cached addresses are computed again."""
+    def note(self, word: int, offset: int) -> None:
+        """Register a word of the records that holds the spot's address plus an offset in bytes."""
+        self.records[word] = offset
+        self._words = None
+
+    def forget(self, word: int) -> None:
+        """Unregister a word of the records."""
+        del self.records[word]
         self._words = None
 
     def lend(self, array: Array | None) -> None:
@@ -72,9 +101,8 @@ class ZeroCopyFeeds:
         self._tapes: list[Tape] = []
         self._loans: dict[Key, ZeroCopyFeed] = {}
         self._fixed: set[Key] = set()
-        # by word of the records: the spots whose addresses are in it, or in the table that it points to
-        self._spots: dict[int, Key] = {}
-        self._table_spots: dict[int, set[Key]] = {}
+        self._numbers: dict[Key, int] = {}
+        self._numbered: list[ZeroCopyFeed] = []
 
     @staticmethod
     def _key(spot: Spot) -> Key:
@@ -86,28 +114,27 @@ class ZeroCopyFeeds:
             self._loans[key] = ZeroCopyFeed(spot, self._tapes)
         return self._loans[key]
 
-    def note(self, spot: Spot, word: int, offset: int) -> None:
-        """Register a word of the records that holds a spot's address plus an offset in bytes."""
-        found = self._of(spot)
-        found.records[word] = offset
-        found.changed()
-        self._spots[word] = self._key(spot)
+    def number(self, spot: Spot) -> int:
+        """Return the number of a spot, by which notes and entries name it."""
+        key = self._key(spot)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbered)
+            self._numbered.append(self._of(spot))
+        return self._numbers[key]
 
-    def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
-        """Register a word of a table that holds a spot's address; a word of the records holds the table's address."""
-        self._of(spot).tables[word, index] = table, offset
-        self._table_spots.setdefault(word, set()).add(self._key(spot))
+    def note(self, notes: Notes, entries: Iterable[Entry]) -> None:
+        """Register words; no array may be lent meanwhile, see `end`."""
+        for k in range(0, len(notes), 3):
+            self._numbered[notes[k]].note(notes[k + 1], notes[k + 2])
+        for entry in entries:
+            self._numbered[entry.spot].tables[entry.word, entry.place] = entry.table, entry.offset
 
-    def forget(self, words: Iterable[int]) -> None:
-        """Unregister words of the records, which will be reused; no array may be lent meanwhile, see `end`."""
-        for word in words:
-            spot = self._spots.pop(word, None)
-            if spot is not None:
-                del self._loans[spot].records[word]
-                self._loans[spot].changed()
-            for spot in self._table_spots.pop(word, ()):
-                found = self._loans[spot]
-                found.tables = {at: place for at, place in found.tables.items() if at[0] != word}
+    def forget(self, notes: Notes, entries: Iterable[Entry]) -> None:
+        """Unregister words, which will be reused; no array may be lent meanwhile, see `end`."""
+        for k in range(0, len(notes), 3):
+            self._numbered[notes[k]].forget(notes[k + 1])
+        for entry in entries:
+            del self._numbered[entry.spot].tables[entry.word, entry.place]
 
     def forbid(self, spot: Spot) -> None:
         """Exclude a spot from zero-copy: its address is also stored where it cannot be patched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,12 @@ Make = Callable[[Sequence[Mapping[str, TensorType]], Sequence[int], Sequence[str
 KEPT = 64
 
 
+@functools.cache
+def _name(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type, which NumPy puts together each time."""
+    return str(dtype)
+
+
 class Requests:
     """Requests by the arrays of a batch; those of earlier batches of the same types are used again.
 
@@ -77,6 +84,6 @@ class Requests:
         if key not in self._known:
             while len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
-            named = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in parts]
+            named = [{name: TensorType(a.shape, _name(a.dtype)) for name, a in part.items()} for part in parts]
             self._known[key] = self._make(named, sizes, fetches)
         return self._known[key]

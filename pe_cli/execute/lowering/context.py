@@ -11,6 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import device
 from pe_cli.execute.batch_split import Sizes
 from pe_cli.execute.lowering.batch_rows import Counts, Whole, averaged, batched
+from pe_cli.execute.lowering.lowered_nodes import LoweredNodes
 from pe_cli.execute.lowering.tasks import Task
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.graph.ssa import Compute, Graph, Slots
@@ -36,14 +37,14 @@ class GraphLowering:
         whole: devices of all processes; None where this is the only one.
         threads: of each device.
         cuts: whether ops are cut for the threads of a device.
-        like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
-            types.
+        like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and what sizes that come
+            again were lowered to.
 
     Attributes:
         native: of each device, whether its ops may be cut for several threads.
         nests: of each device, whether its kernels may make other calls.
         tasks: of every node, by its index, once lowered.
-        changed: (variable, device) pairs that have another type than `like` has.
+        known: what nodes were lowered to, also for other sizes.
         loops: that are around the graph, of a region.
         before: of a region's graph, rows of the whole batch before the device's part; None for a program's.
         pending: sums over processes that are under way, by the first gradient of each.
@@ -77,24 +78,23 @@ class GraphLowering:
         self.before: int | None = None
         self.labels: dict[Operator, int] = {} if like is None else like.labels
         self.pending: dict[str, Pending] = {} if like is None else like.pending
-        self.changed: set[tuple[str, int]] = set()
         self._shares: dict[str, Counts] = {}
+        # Where too much is known, whatever plan this is for goes on from the buffers that it has.
+        self.known: LoweredNodes = LoweredNodes({}) if like is None else LoweredNodes(like.buffers) if like.known.full else like.known
         if like is None:
             self._nodes = Counter(id(node.op) for node in graph.nodes if isinstance(node, Compute))
             self._batched: dict[int, str | None] = {}
             return
         # Both depend on the program alone, so that a refitted plan shares them.
         self._nodes, self._batched = like._nodes, like._batched
-        # Only what has another type needs other buffers: tasks of the rest are taken over as they are.
-        self.changed = {(n, d) for d, of in enumerate(types) for n, kind in of.items() if like.types[d].get(n) != kind}
-        self.buffers = {at: b for at, b in like.buffers.items() if at not in self.changed}
 
     def buffer(self, name: str, device: int) -> Buffer:
         """Return the buffer of a variable on a device."""
         key = (name, device)
-        if key not in self.buffers:
-            self.buffers[key] = Buffer(name, self.types[device][name])
-        return self.buffers[key]
+        found = self.buffers.get(key)
+        if found is None:
+            found = self.buffers[key] = self.known.buffer(name, device, self.types[device][name])
+        return found
 
     def value(self, name: str, device: int) -> Buffer:
         """Return the buffer that holds a variable's value of a device after the step."""
@@ -116,6 +116,8 @@ class GraphLowering:
         # Inside a region the batch axis may not be there any more: the loop's op says how many rows lie before.
         if self.before is not None:
             return self.before
+        if self.whole.first + device == 0:
+            return 0
         if id(op) not in self._batched:
             self._batched[id(op)] = batched(self.graph.program, op)
         return self.whole.rows_before(self._batched[id(op)], device)

@@ -11,6 +11,7 @@ from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.aligned_memory import aligned
 from pe_cli.devices.protocol import Takers, device
 from pe_cli.execute.lowering.context import GraphLowering, op_seed
+from pe_cli.execute.lowering.lowered_nodes import Key
 from pe_cli.execute.lowering.sum_processes import Told, gather_rows, start_gather, start_scatter, start_sum, wait_sum
 from pe_cli.execute.lowering.tasks import Task, by_output
 from pe_cli.execute.regions.calls import lower_regions, refused
@@ -50,40 +51,52 @@ from pe_cli.program.ir import EMPTY, Operator
 MIN_ROWS = 512
 
 
-def lower(g: GraphLowering, like: GraphLowering | None = None) -> list[Task]:
-    """Return the tasks of all nodes, in order; a collective gives one per shard.
+def lower(g: GraphLowering) -> list[Task]:
+    """Return the tasks of all nodes, in order; a collective gives one per shard. Nodes whose variables had these types before keep theirs.
 
     Args:
         g: of the graph; keeps the tasks.
-        like: what it was made like: nodes whose variables have the same types keep the tasks that they have there.
     """
-    kept = frozenset(g.buffers.values())  # before any node asks for more
     how = LOWERINGS if device(g.graph.places[0].kind).is_host else LOWERINGS | on_cards()
-    g.tasks = [(_again(g, node, like, kept) if like else []) or how[type(node)](g, node) for node in g.graph.nodes]
+    g.tasks = [_tasks(g, node, how[type(node)]) for node in g.graph.nodes]
     return [task for of_node in g.tasks for task in of_node]
 
 
-def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Buffer]) -> list[Task]:
-    """Return the tasks that a node had for other sizes, where they would be the same again; none where they may differ."""
-    # Tasks hold sizes, offsets and shares as numbers: they are the same again where none of these could change.
-    before = like.graph.nodes[node.index]
-    if g.cuts != like.cuts or (isinstance(node, Compute) and isinstance(before, Compute) and node.helped != before.helped):
-        return []
-    told = isinstance(node, Gather) and g.whole.peers is not None  # others may have more rows, though this process has as many
-    if told or (isinstance(node, ScaleLossGrad) and g.shares(name := node.op.input_names()[0]) != like.shares(name)):
-        return []
-    if any(at in g.changed for slots in (node.ins, node.outs) for pairs in slots.values() for at in pairs):
-        return []
-    tasks = like.tasks[node.index]
-    if not kept.issuperset(b for t in tasks for b in (*t.reads, *t.writes)):
-        return []
-    if node.index in like.offsets and isinstance(node, Compute):
-        offset = g.rows_before(node.op, node.device)
-        # Random numbers follow from the number of the sample: the offset of the device is in the calls.
-        if offset != like.offsets[node.index]:
-            return []
-        g.offsets[node.index] = offset
+def _tasks(g: GraphLowering, node: Node, how: Callable[[GraphLowering, Any], list[Task]]) -> list[Task]:
+    """Return the tasks of a node: those that it had for these types before, where they would be the same again."""
+    key = _key(g, node)
+    found = g.known.find(node.index, key)
+    # Variables beside its slots may have other types by now.
+    if found is not None and all(g.buffer(*g.known.variables[b]) is b for b in found.beside):
+        return found.tasks
+    tasks = how(g, node)
+    if node.index in g.offsets and node.index not in g.known.by_offset:
+        g.known.by_offset.add(node.index)
+        key = _key(g, node)
+    # Others may have more rows, though this process has as many: those are told anew.
+    if not (isinstance(node, Gather) and g.whole.peers is not None):
+        # Tasks hold what is under way between processes, which belongs to one lowering.
+        g.known.keep(node.index, key, tasks, again=isinstance(node, Compute))
     return tasks
+
+
+def _key(g: GraphLowering, node: Node) -> Key:
+    """Return all that a node's tasks depend on and that other sizes may change; they hold sizes, offsets and shares as numbers."""
+    slots = g.known.slots(node)
+    for at in slots.names:
+        if at not in g.buffers:
+            g.buffer(*at)
+    key: list[Any] = [slots.of(g.buffers), g.cuts]
+    if isinstance(node, Compute):
+        key.append(node.helped)
+    if isinstance(node, ScaleLossGrad):
+        counts = g.shares(node.op.input_names()[0])
+        key.append((*counts.own, counts.total))
+    if node.index in g.known.by_offset and isinstance(node, Compute):
+        # Random numbers follow from the number of the sample: the offset of the device is in the calls.
+        g.offsets[node.index] = offset = g.rows_before(node.op, node.device)
+        key.append(offset)
+    return tuple(key)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------

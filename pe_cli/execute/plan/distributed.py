@@ -11,25 +11,34 @@ from pe_cli.collectives.protocol import Summing, left
 from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import Sizes
 from pe_cli.execute.lowering.batch_rows import Asked, ToldRows, ToldWhole, Types, Whole
-from pe_cli.execute.lowering.types import concrete_types, device_types, joined_types
+from pe_cli.execute.lowering.types import Inferred, concrete_types, device_types, joined_types
 from pe_cli.execute.request import Request
 from pe_cli.graph.ssa import Graph
 
 Array = np.ndarray[Any, Any]
 
 
-def types_over_processes(graph: Graph, request: Request, peers: Summing | None) -> tuple[list[dict[str, TensorType]], Whole | None]:
-    """Return the type of every variable on every device of this process, and the devices of all processes; None for one alone."""
+def types_over_processes(
+    graph: Graph, request: Request, peers: Summing | None, inferred: Inferred
+) -> tuple[list[dict[str, TensorType]], Whole | None]:
+    """Return the type of every variable on every device of this process, and the devices of all processes; None for one alone.
+
+    Args:
+        graph: of this process.
+        request: what the plan is for.
+        peers: the processes.
+        inferred: what is known of the graph's program from other batches.
+    """
     feeds, whole = [dict(given) for given in request.feeds], request.whole
     if whole is None or peers is None:
-        return device_types(graph, feeds), None
+        return device_types(graph, feeds, (), inferred), None
     if isinstance(whole, ToldRows):
         own = [dict(of) for of in whole.types]
-        types = joined_types(graph, feeds, own, whole.joined) if graph.gathered else own
+        types = joined_types(graph, feeds, own, whole.joined, inferred) if graph.gathered else own
         return types, ToldWhole(types, whole.sizes, peers.rank * len(graph.places), len(graph.places), peers, told=whole)
     everyone = [(dict(given), samples) for given, samples in zip(*whole, strict=True)]
-    types = device_types(graph, feeds, everyone)
-    return types, whole_of(graph, whole, types, peers)
+    types = device_types(graph, feeds, everyone, inferred)
+    return types, whole_of(graph, whole, types, peers, inferred)
 
 
 def whole_of(
@@ -37,6 +46,7 @@ def whole_of(
     batch: tuple[Sequence[tuple[tuple[str, TensorType], ...]], Sequence[int]],
     types: Sequence[Mapping[str, TensorType]],
     peers: Summing,
+    inferred: Inferred | None = None,
 ) -> Whole:
     """Return the devices of all processes for a batch of which every process knows what the others are fed.
 
@@ -45,6 +55,7 @@ def whole_of(
         batch: types of the feeds and samples of every device of all processes.
         types: of every variable, by device of this process.
         peers: the processes, each with as many devices.
+        inferred: as for `types_over_processes`.
     """
     feeds, sizes = batch
     first = peers.rank * len(graph.places)
@@ -52,7 +63,7 @@ def whole_of(
     for given in feeds:
         # Devices of other processes that are fed the same types have the same types inside: most batches need no inference twice.
         if given not in known:
-            known[given] = concrete_types(graph.program, dict(given))
+            known[given] = concrete_types(graph.program, dict(given), None, inferred)
     return Whole([known[given] for given in feeds], Sizes(sizes), first, len(graph.places), peers)
 
 

@@ -12,7 +12,7 @@ from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
+from pe_cli.devices.protocol import Progress, Stalled, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.diagnostics.task_errors import failed_task
 from pe_cli.execute.lowering.batch_rows import Counts
@@ -21,14 +21,16 @@ from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering, written_elsewhere
 from pe_cli.execute.lowering.sum_processes import under_way
 from pe_cli.execute.lowering.tasks import Task
+from pe_cli.execute.lowering.types import Inferred
 from pe_cli.execute.memory import alias_check
 from pe_cli.execute.memory.arenas import Arenas
-from pe_cli.execute.memory.device_memory import DeviceMemory, moved, plan_devices
+from pe_cli.execute.memory.device_memory import DeviceMemory, plan_devices
+from pe_cli.execute.memory.placement import ROOM, Placement
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.execute.plan.async_fetches import AsyncFetches
 from pe_cli.execute.plan.distributed import types_over_processes
 from pe_cli.execute.plan.feed_slots import PlanSlot
-from pe_cli.execute.plan.refitting import Pairs, match_tasks
+from pe_cli.execute.plan.refitting import fits
 from pe_cli.execute.plan.task_order import Range, Rules, delayed, dependencies
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.graph.ssa import Graph
@@ -39,10 +41,8 @@ from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
 LEND_BYTES = 16384
-#: How many times its bytes a plan for batches of any shape gives what depends on them, so that larger ones fit later.
-ROOM = 1.25
-#: How much of the free memory a batch that would fit takes.
-FITS = 0.95
+#: Requests of which a plan keeps what they were lowered to.
+MOST = 256
 #: Calls of one op that such plans have room for beyond those of their own: sums of more rows take more rounds.
 SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
@@ -105,55 +105,40 @@ class Plan:
         self._execution = execution or ExecutionStrategy()
         self._threads = threads
         self._rows = fetched_rows(graph, request)
+        self._inferred = Inferred(graph.program)
         self._lowering, self.tasks = self._lower(request)
         # A roomy plan is made a little larger than its batch, so that later batches fit into it without a plan of their own.
-        self._place(ROOM if roomy else 1.0)
+        room = ROOM if roomy else 1.0
+        memory = plan_devices(graph, request, self._lowering, self.tasks, self._strategy, threads, room)
+        self._places = Placement(graph, memory, self.tasks, scope, self._arenas, sum(request.sizes))
+        self._first: dict[tuple[str, int], Buffer] = {}  # by variable and device: those in whose places others come
+        self._fitted: dict[tuple[int, int], tuple[Task, Work]] = {}  # by place and id: tasks of other batches that fit there
+        self._known: dict[Request, tuple[GraphLowering, list[Task]]] = {}  # what other batches were lowered to
+        self._ins: dict[Buffer, PlanSlot] = {}  # feeds, also of batches that came before
+        self._outs: dict[Buffer, PlanSlot] = {}  # what is fetched, too
         self._build(threads, progress, SPARE if roomy else 0)
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
-        types, whole = types_over_processes(self.graph, request, self._peers)
+        types, whole = types_over_processes(self.graph, request, self._peers, self._inferred)
         made = lowering(self.graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
-        tasks = lower(made, like)
+        tasks = lower(made)
         return made, delayed(tasks, self.graph) if self._execution.allow_op_delay else tasks
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _place(self, room: float) -> None:
-        strategy = self._strategy
-        self._memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, self._threads, room)
-        self._room: dict[Buffer, int] = {b: n for found in self._memory for b, n in found.plan.room.items()}
-        self._spots: dict[Buffer, Spot] = {}
-        self._placed: Pairs = {}  # buffer -> the one in whose place it lies
-        self._scratch = [[*task.scratch] for task in self.tasks]
-        for d, found in enumerate(self._memory):
-            place = self.graph.places[d]
-            try:
-                memory = self._arenas.take(d, place, found.plan.nbytes)
-            except ShortError as error:
-                samples = sum(self.request.sizes)
-                if fits := int(samples * error.free / found.plan.nbytes * FITS):
-                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.1f} MiB, {fits} would fit"
-                raise
-            for b, offset in found.plan.offsets.items():
-                self._spots[b] = Spot(memory, offset, d)
-            # Parameters lie in the scope, outside of every arena: they outlive plans, and all plans share them.
-            for b in found.placed:
-                self._spots[b] = self._scope.spot(b.name, d)
-            for b, other in found.same.items():
-                self._spots[b] = self._scope.spot(other.name, d)
+    @property
+    def refitted(self) -> bool:
+        """Whether it has served another request than that which it was made for."""
+        return bool(self._fitted)
+
+    def _buffers(self) -> list[Buffer]:
+        """Return the buffers of the batch that is served."""
+        return [*self._lowering.buffers.values(), *(b for task in self.tasks for b in task.scratch)]
 
     @property
     def memory(self) -> list[DeviceMemory]:
         """Memory of every device."""
-        return [moved(found, self._placed) for found in self._memory] if self._placed else self._memory
-
-    def _spot(self, b: Buffer) -> Spot:
-        return self._spots[self._placed.get(b, b)]
-
-    def _room_of(self, b: Buffer) -> int:
-        """Return the bytes that are a buffer's where it lies."""
-        first = self._placed.get(b, b)
-        return self._room.get(first, first.type.nbytes)
+        return self._places.memory(self._buffers())
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -166,16 +151,16 @@ class Plan:
         works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = written_elsewhere(self.graph, self.request.fetches)
         indexes = [place.index for place in self.graph.places]
-        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
+        self.step = device(self.graph.places[0].kind).compile(works, self._places.spot, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         # What a call writes would change the array of who fed it; what is fetched is copied from the arena.
-        self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
+        self._unlendable = {(id(s.memory), s.offset) for s in map(self._places.spot, (*written, *fetched))}
         self._look_for_aliases()
         self._find_slots()
 
     def _look_for_aliases(self) -> None:
-        alias_check.check(self.tasks, self.graph, lambda b: (self._spot(b).space, self._spot(b).offset))
+        alias_check.check(self.tasks, self.graph, lambda b: (self._places.spot(b).space, self._places.spot(b).offset))
 
     def _find_slots(self) -> None:
         """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
@@ -196,56 +181,56 @@ class Plan:
         for d, feeds in enumerate(self.request.feeds):
             for name, kind in feeds:
                 b = self._lowering.buffers[name, d]
-                spot = self._spot(b)
-                lendable = not host or (kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable)
-                self._inlets[name, d] = PlanSlot(spot, b.type, self.step.loan(spot) if lendable else None)
+                if b not in self._ins:
+                    spot = self._places.spot(b)
+                    large = not host or (kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable)
+                    self._ins[b] = PlanSlot(spot, b.type, self.step.loan(spot) if large else None)
+                self._inlets[name, d] = self._ins[b]
 
     def fit(self, request: Request) -> bool:
-        """Serve another request of the same graph from now on, where that takes the same tasks in the same memory; see `correspond`.
+        """Serve another request of the same graph from now on, where that takes the same tasks in the same memory; see `fits`.
 
         That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
         """
-        made, tasks = self._lower(request, self._lowering)
+        made, tasks = self._known.get(request) or self._lower(request, self._lowering)
         # Only what tasks touch has buffers so far, and a feed without a place could not be written.
         for d, feeds in enumerate(request.feeds):  # one that no task reads, such as the offsets of labels, has a place as well
             for name, _ in feeds:
                 made.buffer(name, d)
-        pairs = match_tasks(self.tasks, tasks)
-        if pairs is None:
-            return False
-        before = self._lowering.buffers
-        pairs |= {b: before[at] for at, b in made.buffers.items() if at in before}
+        if made.known is not self._lowering.known:  # it has begun anew
+            self._forget()
+        first, places = self._first or dict(self._lowering.buffers), self._places
+        pairs = {b: first[at] for at, b in made.buffers.items() if at in first and first[at] is not b and not places.is_placed(b)}
         # Larger than its room: neighbours would be overwritten.
-        if any(b.type.nbytes > self._room_of(old) for b, old in pairs.items() if b is not old):
+        if len(tasks) != len(self.tasks) or any(b.type.nbytes > places.room(old) for b, old in pairs.items()):
             return False
-        placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
-        works = {i: new.work(new.calls) for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
-        for i, task in enumerate(tasks):
-            # Scratch memory of tasks that stayed the same keeps its place; the others' may have to grow.
-            placed |= self._scratch_for(i, task) if i in works else {b: self._placed.get(b, b) for b in task.scratch}
-        spots = self._spots
-        if not self.step.refill(works, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
+        changed = {i: new for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
+        fresh = {i: new for i, new in changed.items() if (i, id(new)) not in self._fitted}
+        if not all(fits(self.tasks[i], new, made.known.variables) for i, new in fresh.items()):
+            return False
+        self._first = first
+        places.place(pairs)
+        for i, task in fresh.items():
+            places.place_scratch(i, task)
+            self._fitted[i, id(task)] = task, task.work(task.calls)
+        if not self.step.refill({i: self._fitted[i, id(new)][1] for i, new in changed.items()}, places.spot):
             return False
         # Only here does the plan change: whatever failed before leaves it whole.
-        self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
+        self.request, self._lowering, self.tasks = request, made, tasks
+        # Processes exchange rows and sums anew for every batch.
+        if self._peers is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            self._known[request] = made, tasks
         self._look_for_aliases()
         self._find_slots()
         return True
 
-    def _scratch_for(self, i: int, task: Task) -> Pairs:
-        """Return a task's scratch memory with its places; where there is none that is large enough, there is a new one from now on."""
-        places = self._scratch[i]
-        for k, b in enumerate(task.scratch):
-            if k == len(places):
-                places.append(b)
-            if b.type.nbytes > self._room.get(places[k], 0):
-                places[k] = b
-                place = self.graph.places[task.home]
-                # A single piece beside the arena, which is rare; the arena itself cannot grow while other plans have addresses in it.
-                self._room[b] = int(ROOM * b.type.nbytes)
-                memory = device(place.kind).allocate(place.index, self._room[b])
-                self._spots[b] = Spot(memory, 0, len(self.graph.places) + len(self._spots))
-        return dict(zip(task.scratch, places, strict=False))
+    def _forget(self) -> None:
+        """Forget what is known of batches that came before, but for the one that is served."""
+        self._places.forget(self._buffers())
+        for known in (self._fitted, self._known, self._ins, self._outs):
+            known.clear()
 
     def holds(self, request: Request) -> bool:
         """Whether the same is asked for, and there is room for what is fed."""
@@ -255,7 +240,7 @@ class Plan:
             if [name for name, _ in before] != [name for name, _ in after]:
                 return False
             buffers = [(self._lowering.buffers[name, d], kind) for name, kind in after]
-            if any(kind.nbytes > self._room_of(b) for b, kind in buffers):
+            if any(kind.nbytes > self._places.room(b) for b, kind in buffers):
                 return False
         return True
 
@@ -280,10 +265,10 @@ class Plan:
 
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:
-            spot = self._spot(b)
+            spot = self._places.spot(b)
             low, high = task.spans.get(b, (0, b.size))
             size = b.type.numpy.itemsize
-            end = self._room_of(b) if high >= b.size else high * size  # other batches may need all the room
+            end = self._places.room(b) if high >= b.size else high * size  # other batches may need all the room
             return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, end)
 
         # An address that no buffer has: tasks that run Python conflict there, and so never run at the same time.
@@ -375,7 +360,9 @@ class Plan:
 
     def _outlet(self, name: str, d: int) -> PlanSlot:
         b = self._lowering.value(name, self._written.get((name, d), d))
-        return PlanSlot(self._spot(b), b.type)
+        if b not in self._outs:
+            self._outs[b] = PlanSlot(self._places.spot(b), b.type)
+        return self._outs[b]
 
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""
@@ -388,10 +375,10 @@ class Plan:
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""
-        spot = self._spot(b)
+        spot = self._places.spot(b)
         return "scope" if spot.space < 0 else str(spot.offset)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arenas."""
-        return sum(found.plan.nbytes for found in self._memory)
+        return self._places.nbytes

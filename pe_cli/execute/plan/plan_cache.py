@@ -72,7 +72,10 @@ class Plans(Mapping[Request, Plan]):
             self._forget(next(iter(self._plans)))
 
     def _refitted(self, request: Request, graph: Graph) -> Plan | None:
-        """Refit the least recently used plan with enough memory to a request; it no longer serves its earlier one.
+        """Refit a plan with enough memory to a request; it no longer serves its earlier one.
+
+        One that was refitted before knows what such sizes were lowered to: it goes from shape to shape, and the others keep theirs. Where
+        there is none, the least recently used plan begins to.
 
         Returns:
             None while there is room for one more plan, and where none does it.
@@ -80,8 +83,9 @@ class Plans(Mapping[Request, Plan]):
         # A plan of its own fits a batch best; others are refitted when there are too many.
         if len(self._plans) < MAX_PLANS or not self._refits:
             return None
-        # The least recently used comes first: one that is in use just now would be lost to the batches that come back to it.
-        plan = next((plan for plan in self._plans.values() if plan.graph is graph and plan.holds(request)), None)
+        oldest = [plan for plan in self._plans.values() if plan.graph is graph]
+        moving = [plan for plan in reversed(oldest) if plan.refitted]
+        plan = next((plan for plan in (*moving, *oldest) if plan.holds(request)), None)
         if plan is None:
             return None
         # It is forgotten before it is refitted: a plan that was changed and then failed must not serve its old request.

@@ -21,7 +21,7 @@ def arenas(executor) -> list[set[int]]:
     """By device: the memory that plans have their temporaries in."""
     plans = executor.plans.values()
     return [
-        {id(s.memory) for plan in plans for s in plan._spots.values() if s.space == d} for d in range(len(executor.places))
+        {id(s.memory) for plan in plans for s in plan._places._spots.values() if s.space == d} for d in range(len(executor.places))
     ]
 
 

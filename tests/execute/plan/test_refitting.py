@@ -11,16 +11,19 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
+from pe_cli.devices import cpu
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.diagnostics.hang_report import hang_report
 from pe_cli.execute.diagnostics.profile import rows, run_profile
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.lowering import lowered_nodes, types
 from pe_cli.execute.lowering.tasks import Task
 from pe_cli.execute.memory.usage import usage
+from pe_cli.execute.plan import plan as plan_module
 from pe_cli.execute.plan import plan_cache as plans_module
 from pe_cli.execute.plan.plan import LEND_BYTES, Plan
 from pe_cli.execute.plan.plan_cache import MAX_PLANS
-from pe_cli.execute.plan.refitting import match_tasks
+from pe_cli.execute.plan.refitting import fits
 from pe_cli.ops.define.lowering import Buffer
 from pe_cli.paddle.fluid import framework, layers
 from pe_cli.program.ir import Program
@@ -89,6 +92,49 @@ def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, i
             np.testing.assert_array_equal(found.get(name, d), expected.get(name, d), err_msg=name)
     assert counted[True] >= BATCHES // 2
     assert len(refitted.plans._used) <= len(refitted.plans) <= MAX_PLANS
+
+
+@pytest.mark.parametrize("kept", [20_000, 40, 1])
+@pytest.mark.parametrize(("kind", "devices", "threads"), [("texts", 1, 1), ("words", 1, 2), ("words", 2, 2)])
+def test_lengths_that_come_again_have_the_bits_of_plans_of_their_own(kind, devices, threads, kept, monkeypatch, counted):
+    monkeypatch.setattr(plans_module, "MAX_PLANS", 2)
+    for module, name in ((lowered_nodes, "MOST"), (cpu, "MOST"), (plan_module, "MOST"), (types, "MOST")):
+        monkeypatch.setattr(module, name, kept)
+    refitted, loss = trainer(kind, devices, threads, is_sparse=True)
+    alone, _ = trainer(kind, devices, threads, is_sparse=True)
+    rng = np.random.default_rng(0)
+    for step in range(40):
+        feed = texts(int(rng.integers(6)), kind)
+        found = refitted.run(feed, [loss], step).values
+        alone.drop()
+        expected = alone.run(feed, [loss], step).values
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine[loss], theirs[loss])
+    for name in refitted.scope:
+        for d in range(devices):
+            np.testing.assert_array_equal(refitted.scope.get(name, d), alone.scope.get(name, d), err_msg=name)
+    assert counted[True] > 15
+
+
+def test_a_length_that_comes_again_is_lowered_once(monkeypatch, counted):
+    monkeypatch.setattr(plans_module, "MAX_PLANS", 2)
+    executor, loss = trainer("words", 1, 1)
+    lowered = []
+    keep = lowered_nodes.LoweredNodes.keep
+
+    def kept(self, node, *args, **more):
+        lowered.append(node)
+        keep(self, node, *args, **more)
+
+    monkeypatch.setattr(lowered_nodes.LoweredNodes, "keep", kept)
+    for seed in (9, *3 * (1, 2, 3, 4)):
+        executor.run(texts(seed, "words"), [loss])
+    assert counted[True] > 4
+    assert lowered
+    seen = len(lowered)
+    for seed in (2, 3, 1, 4, 3):
+        executor.run(texts(seed, "words"), [loss])
+    assert len(lowered) == seen
 
 
 @pytest.mark.parametrize("build", [{"memory_optimize": False}, {"enable_inplace": False}, {"reduce_strategy": "Reduce"}])
@@ -277,7 +323,7 @@ def test_a_plan_that_goes_frees_its_memory_at_once(monkeypatch, counted):
     gc.collect()
     gc.disable()
     try:
-        arenas = [weakref.ref(spot.memory) for plan in executor.plans.values() for spot in plan._spots.values() if spot.space >= 0]
+        arenas = [weakref.ref(spot.memory) for plan in executor.plans.values() for spot in plan._places._spots.values() if spot.space >= 0]
         executor.drop()
         assert arenas
         assert not any(arena() for arena in arenas)
@@ -292,7 +338,7 @@ def task_over(read: int, written: int) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "fits"),
+    ("before", "after", "there"),
     [
         ((4, 4), (8, 8), True),
         ((4, 6), (8, 9), True),
@@ -301,12 +347,10 @@ def task_over(read: int, written: int) -> Task:
     ],
     ids=["as large as before", "never as large", "no longer as large", "as large only now"],
 )
-def test_a_result_in_its_input_s_place_fits_where_both_are_as_large_as_they_were(before, after, fits):
+def test_a_result_in_its_input_s_place_fits_where_both_are_as_large_as_they_were(before, after, there):
     old, new = task_over(*before), task_over(*after)
-    pairs = match_tasks([old], [new])
-    assert (pairs is not None) is fits
-    if fits:
-        assert pairs == {new.reads[0]: old.reads[0], new.writes[0]: old.writes[0]}
+    variables = {b: (b.name, 0) for task in (old, new) for b in (*task.reads, *task.writes)}
+    assert fits(old, new, variables) is there
 
 
 def test_a_plan_is_refitted_where_no_task_reads_a_feed(counted):
