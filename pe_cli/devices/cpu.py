@@ -36,7 +36,7 @@ from pe_cli.kernels.cpu.python_calls import HostKernel
 #: Arguments that there is room for at least, where other calls may come in the place of a work's.
 WORDS = 32
 #: Works of other batches that are kept as they stand on the tape; beyond, all are forgotten.
-MOST = 16_384
+MOST = 8192
 #: What is called where other batches make more calls.
 NOTHING = Call(nothing, (), "float32", "float32")
 
