@@ -79,6 +79,7 @@ class Blocks:
         arrays: name in the file -> array of tensors, or what a DynamicRNN goes through or has collected.
         tables: name in the file -> table of sequences by their lengths.
         waiting: what one of two branches gives -> its operator, until the other one is read.
+        chosen: operators that take results of branches which were read.
         outer: variables from outside of the loops and branches that are being read, which these write in place.
         begun: blocks that were read.
     """
@@ -89,6 +90,7 @@ class Blocks:
     arrays: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, Inner] = field(default_factory=dict)
+    chosen: set[int] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)
     begun: set[int] = field(default_factory=set)
 
