@@ -20,7 +20,7 @@ def _while(made: Written, op: Operator) -> None:
     outer = [*states, *(made.name(n) for n in op.inputs.get("Captured", []))]
     count = op.outputs["Count"][0]
     rows = op.outputs.get("Out", [])
-    counted = bool(rows) or _is_read(made, count)
+    counted = bool(rows) or made.is_read(count)
     if counted:
         made.emit("fill_constant", {}, {"Out": [count]}, {"shape": [1], "dtype": "int64", "value": 0.0})
     else:
@@ -61,10 +61,6 @@ def _targets(inner: Written, region: Region, states: Sequence[str]) -> list[tupl
     """Return results of a region that states become, without arrays, which are written in place."""
     found = zip(region.results, states, region.args, strict=False)
     return [(result, name, arg) for result, name, arg in found if arg not in inner.arrays]
-
-
-def _is_read(made: Written, name: str) -> bool:
-    return name in made.wanted or any(name in op.input_names() for op in made.block.ops)
 
 
 def _flag(made: Written, test: Region, states: Sequence[str], outer: Sequence[str]) -> str:

@@ -65,12 +65,14 @@ class Whole:
 
     Attributes:
         is_test: the program evaluates.
+        is_model: only what it says to fetch is asked for.
         taken: names of variables that no new one may have.
         blocks: in the order of their numbers.
         lost: what the original has no form of, and how often.
     """
 
     is_test: bool = False
+    is_model: bool = True
     taken: set[str] = field(default_factory=set)
     blocks: list[Written] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
@@ -104,6 +106,11 @@ class Written:
     def name(self, name: str) -> str:
         """Return the name in the file of a variable."""
         return self.names.get(name, name)
+
+    def is_read(self, name: str) -> bool:
+        """Return whether an operator of the block reads a variable, or somebody may ask for it."""
+        asked = name in self.wanted or (self.outer is None and not self.whole.is_model)
+        return asked or any(name in op.input_names() for op in self.block.ops)
 
     def declare(self, v: Variable, *, array: bool = False) -> None:
         """Add a variable, or an array of tensors; one number has the shape [1]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
 
 from pe_cli.core.errors import ExitCode, PeError
@@ -203,7 +203,7 @@ def declare(main: BlockDesc, block: Block, feeds: Sequence[str], others: Sequenc
     written = {n for op in ops if op.type != "feed" for names in op.outputs.values() for n in names}
     statistics = {n for op in ops for slot in ("Mean", "Variance") for n in op.inputs.get(slot, ())}
     used = {n for op in ops for names in op.inputs.values() for n in names}
-    read = set(feeds) or used - written
+    read = set(feeds) or used - written | _read_first(main, others)
     for v in main.vars:
         if v.name not in read and not (v.persistable and (v.name in used or v.name in written)):
             continue
@@ -214,6 +214,29 @@ def declare(main: BlockDesc, block: Block, feeds: Sequence[str], others: Sequenc
         if v.name in block.vars:
             raise PeError(f"'{v.name}' is declared twice", code=ExitCode.DATA)
         _declare_one(v, block, trained=v.name not in written | statistics)
+
+
+def _read_first(main: BlockDesc, others: Sequence[BlockDesc]) -> set[str]:
+    """Return what operators read before any writes it, as a loop does that overwrites what is fed."""
+    found: set[str] = set()
+    known = {v.name for v in main.vars}
+    written: set[str] = set()
+    open_: list[Iterator[OpDesc]] = [iter(main.ops)]
+    begun: set[int] = set()
+    while open_:
+        op = next(open_[-1], None)
+        if op is None:
+            open_.pop()
+            continue
+        number = op.attrs.get("sub_block")
+        if isinstance(number, int) and 0 < number <= len(others) and number not in begun:
+            begun.add(number)
+            open_.append(iter([*others[number - 1].ops, OpDesc("", {}, op.outputs)]))
+            continue
+        if op.type != "feed":
+            found |= {n for names in op.inputs.values() for n in names if n in known and n not in written}
+        written |= {n for names in op.outputs.values() for n in names}
+    return found
 
 
 def _declare_one(v: VarDesc, block: Block, *, trained: bool) -> None:

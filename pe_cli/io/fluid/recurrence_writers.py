@@ -35,7 +35,7 @@ def _scan(made: Written, op: Operator) -> None:
     finals = {
         final: result
         for final, result, init in zip(op.outputs.get("Final", []), body.results, inits, strict=False)
-        if final == init or any(final in o.input_names() for o in made.block.ops) or final in made.wanted
+        if final == init or made.is_read(final)
     }
     last = {final: _rows(made, final) for final in finals}
     for name, result in collected.items():

@@ -33,7 +33,7 @@ def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Se
     """
     assert all((writers, array_writers, control_writers, dynamic_rnn_writers, nested_rnn_writers, recurrence_writers, row_branch_writers))
     block = program.main_block
-    whole = Whole(program.is_test, {name for each in blocks_of(program) for name in each.vars})
+    whole = Whole(program.is_test, feeds is not None, {name for each in blocks_of(program) for name in each.vars})
     made = Written(block, whole, arrays=arrays_of(block.ops))
     whole.blocks.append(made)
     for v in block.vars.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pe_cli.io.fluid.models import read_program
 from pe_cli.io.fluid.operator_writer import NotWritten
 from pe_cli.io.fluid.writing import of_program
 from pe_cli.paddle.errors import FluidValueError, raised_as
@@ -19,6 +18,9 @@ def of_string(data: str | bytes) -> Program:
     """
     # Texts and JSON have no zero byte, and a message of protobuf with lengths and numbers always does.
     if isinstance(data, bytes) and b"\0" in data:
+        # What reads loops writes them with the classes of this API, whose module imports this one.
+        from pe_cli.paddle.fluid.original_blocks.programs import read_program
+
         with raised_as(FluidValueError):
             return read_program(data, "the string").program
     return text_forms.from_string(data)

@@ -16,6 +16,9 @@ def write(folder: Path, name: str) -> tuple[fluid.Executor, dict]:
     """Write one model, and return an executor and what it is fed."""
     executor, program, fed, outputs = build(fluid, name, {**MODELS, **WRITTEN})
     fluid.io.save_inference_model(str(folder), list(fed), outputs, executor, program, params_filename="params")
+    # For 1.8.5, which reads them by `Program.parse_from_string`.
+    (folder / "program").write_bytes(program.desc.serialize_to_string())
+    (folder / "fetches").write_text(" ".join(v.name for v in outputs))
     return executor, fed
 
 

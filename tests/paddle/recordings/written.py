@@ -163,7 +163,12 @@ def agrees(fluid, name, wanted, folder):
     """Return whether what was written here computes what it should, in the original."""
     executor, _, fed, _ = build(fluid, name, {**MODELS, **WRITTEN})
     found = outputs(fluid, folder / name, executor, fed)
-    return all(np.allclose(found[key], wanted[key], rtol=1e-5, atol=1e-6) for key in found)
+    program = fluid.Program.parse_from_string((folder / name / "program").read_bytes())
+    fetches = (folder / name / "fetches").read_text().split()
+    again = executor.run(program, feed=fed, fetch_list=fetches, return_numpy=False)
+    pairs = [(value, wanted[key]) for key, value in found.items()]
+    pairs += [(np.array(v), wanted[f"output_{i}"]) for i, v in enumerate(again)]
+    return all(np.allclose(value, right, rtol=1e-5, atol=1e-6) for value, right in pairs)
 
 
 def checked(fluid, folder, files, name):
