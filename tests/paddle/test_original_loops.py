@@ -112,3 +112,17 @@ def test_a_model_that_cannot_run_is_an_error_that_names_the_operator_and_its_blo
     executor = fluid.Executor(fluid.CPUPlace())
     with pytest.raises(ValueError, match=message):
         fluid.io.load_inference_model(changed(tmp_path, "nested", change), executor, **VALUES)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_program_with_loops_is_parsed_from_the_bytes_of_the_original(name):
+    executor = fluid.Executor(fluid.CPUPlace())
+    blocks = program_desc.read((FOLDER / name / "__model__").read_bytes())
+    fetched = [op.inputs["X"][0] for op in blocks[0].ops if op.type == "fetch"]
+    # As `serialize_to_string` gives it: without operators that feed and fetch.
+    blocks[0].ops = [op for op in blocks[0].ops if op.type not in ("feed", "fetch")]
+    program = fluid.Program.parse_from_string(program_desc.write(blocks))
+    fluid.io.load_persistables(executor, str(FOLDER / name), program, "params")
+    agree(executor.run(program, feed=fed(name), fetch_list=fetched, return_numpy=False), name)
+    again = fluid.Program.parse_from_string(program.serialize_to_string())
+    agree(executor.run(again, feed=fed(name), fetch_list=fetched, return_numpy=False), name)

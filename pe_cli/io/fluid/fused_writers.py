@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pe_cli.io.fluid.operator_writer import Written
-from pe_cli.program.ir import Block, Operator
+from pe_cli.program.ir import Operator
 
 
 def _sequence_conv(made: Written, ops: Sequence[Operator]) -> None:
@@ -32,18 +32,18 @@ class Fused:
     """The rows of operators in a block that are written as one.
 
     Args:
-        block: of the program.
+        ops: of a block.
         fetches: names that are read from outside; what is between two operators of a row must not be among them.
     """
 
-    def __init__(self, block: Block, fetches: Collection[str]) -> None:
-        read = Counter(name for op in block.ops for name in op.input_names()) + Counter(fetches)
-        makers = {op.outputs["Out" if "Out" in op.outputs else "Y"][0]: op for op in block.ops if "Out" in op.outputs or "Y" in op.outputs}
+    def __init__(self, ops: Sequence[Operator], fetches: Collection[str]) -> None:
+        read = Counter(name for op in ops for name in op.input_names()) + Counter(fetches)
+        makers = {names[0]: op for op in ops for names in (op.outputs.get("Out") or op.outputs.get("Y"),) if names}
         #: Number of the last operator -> the row.
         self.rows: dict[int, list[Operator]] = {}
         #: Numbers of the others.
         self.inside: set[int] = set()
-        for last in block.ops:
+        for last in ops:
             for types in _ROWS:
                 row = _row(last, types, makers, read)
                 if row:
@@ -57,7 +57,7 @@ class Fused:
             _ROWS[tuple(each.type for each in row)](made, row)
             for before in row[:-1]:
                 for name in before.output_names():
-                    made.vars.pop(name, None)
+                    made.vars.pop(made.name(name), None)
         return bool(row) or id(op) in self.inside
 
 

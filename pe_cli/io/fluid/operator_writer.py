@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.io.fluid.program_desc import (
     ELEMENT_NUMBERS,
+    LOD_TENSOR,
+    TENSOR_ARRAY,
     BlockNumber,
     EmptyList,
     Long,
@@ -57,31 +60,94 @@ class NotWritten(PeError):
 
 
 @dataclass
-class Written:
-    """Operators of 1.8.5 that were made for one program, and variables that they need.
+class Whole:
+    """What all blocks of one file share.
 
     Attributes:
-        block: of the program.
+        is_test: the program evaluates.
+        is_model: only what it says to fetch is asked for.
+        taken: names of variables that no new one may have.
+        blocks: in the order of their numbers.
+        lost: what the original has no form of, and how often.
+    """
+
+    is_test: bool = False
+    is_model: bool = True
+    taken: set[str] = field(default_factory=set)
+    blocks: list[Written] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Written:
+    """Operators of 1.8.5 that were made for one block, and variables that they need.
+
+    Attributes:
+        block: of the program, or of a region.
+        whole: what all blocks of the file share.
+        outer: the block around.
         ops, vars: as they go into the file.
+        names: name here -> name in the file, where they differ.
+        wanted: names here that are read from outside.
+        arrays: names here of arrays of tensors.
+        tables: variable in the file with sequences, and level of these -> name of their table.
     """
 
     block: Block
+    whole: Whole = field(default_factory=Whole)
+    outer: Written | None = None
     ops: list[OpDesc] = field(default_factory=list)
     vars: dict[str, VarDesc] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    wanted: Collection[str] = ()
+    arrays: set[str] = field(default_factory=set)
+    tables: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def declare(self, v: Variable) -> None:
-        """Add a variable; one number has the shape [1]."""
-        self.vars[v.name] = VarDesc(
-            v.name, shape=tuple(v.shape) or (1,), dtype=v.dtype, lod_level=v.lod_level, persistable=v.persistable, need_check_feed=v.is_data
+    def name(self, name: str) -> str:
+        """Return the name in the file of a variable."""
+        return self.names.get(name, name)
+
+    def is_read(self, name: str) -> bool:
+        """Return whether an operator of the block reads a variable, or somebody may ask for it."""
+        asked = name in self.wanted or (self.outer is None and not self.whole.is_model)
+        return asked or any(name in op.input_names() for op in self.block.ops)
+
+    def declare(self, v: Variable, *, array: bool = False) -> None:
+        """Add a variable, or an array of tensors; one number has the shape [1]."""
+        if v.dtype not in ELEMENT_NUMBERS:
+            self.whole.lost[f"elements of {v.dtype}"] += 1
+            return
+        name, shape = self.name(v.name), tuple(v.shape[1:] if array else v.shape)
+        kind = TENSOR_ARRAY if array else LOD_TENSOR
+        self.vars[name] = VarDesc(
+            name, kind, shape or (1,), v.dtype, v.lod_level, persistable=v.persistable, need_check_feed=v.is_data and self.outer is None
         )
 
-    def beside(self, name: str, dtype: str = "float32") -> str:
+    def beside(self, name: str, dtype: str = "float32", shape: tuple[int, ...] = (-1,), kind: int = LOD_TENSOR) -> str:
         """Return a name for what an operator of 1.8.5 needs beside what it has here."""
-        made = name
-        while made in self.vars or made in self.block.vars:
-            made += "_"
-        self.vars[made] = VarDesc(made, shape=(-1,), dtype=dtype)
+        made = self.fresh(name)
+        self.vars[made] = VarDesc(made, kind, shape, dtype)
         return made
+
+    def fresh(self, name: str) -> str:
+        """Return a name that no variable of the file has."""
+        made = name
+        while made in self.whole.taken or made in self.vars or made in self.block.vars:
+            made += "_"
+        self.whole.taken.add(made)
+        return made
+
+    def sees(self, name: str) -> bool:
+        """Return whether a name is one of this block or one around it."""
+        return name in self.vars or name in self.block.vars or (self.outer is not None and self.outer.sees(name))
+
+    def reads(self) -> list[str]:
+        """Return the names of the blocks around that the operators read."""
+        return [n for n in dict.fromkeys(n for op in self.ops for names in op.inputs.values() for n in names) if n not in self.vars]
+
+    def writes(self) -> list[str]:
+        """Return the names of the blocks around that the operators write."""
+        return [n for n in dict.fromkeys(n for op in self.ops for names in op.outputs.values() for n in names) if n not in self.vars]
 
     def emit(self, type_: str, inputs: dict[str, list[str]], outputs: dict[str, list[str]], attrs: dict[str, Any] | None = None) -> None:
         """Append an operator, with the types of attributes that it has in 1.8.5.
@@ -95,12 +161,12 @@ class Written:
             for slot in given:
                 if slot not in known:
                     raise NotWritten(f"{type_} has no slot {slot}")
-        made = {slot: [n for n in names if n != EMPTY] for slot, names in outputs.items()}
+        made = {slot: [self.name(n) for n in names if n != EMPTY] for slot, names in outputs.items()}
         for slot, optional in form.outputs.items():
             if not optional and not made.get(slot):
                 made[slot] = [self.beside(f"{first}.{slot}")]
         typed = {name: _typed(type_, name, value, form) for name, value in (attrs or {}).items()}
-        self.ops.append(OpDesc(type_, {k: list(v) for k, v in inputs.items()}, made, {**typed, "op_role": 0}))
+        self.ops.append(OpDesc(type_, {k: [self.name(n) for n in v] for k, v in inputs.items()}, made, {**typed, "op_role": 0}))
 
     def same(self, op: Operator, type_: str | None = None, *, leave: Sequence[str] = (), **attrs: Any) -> None:
         """Append the operator of the same name, or of another one; see `emit`.

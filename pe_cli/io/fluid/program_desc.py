@@ -12,7 +12,7 @@ from pe_cli.io.fluid import wire
 #: Element types by their number, and kinds of variables.
 ELEMENTS = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
 ELEMENT_NUMBERS = {name: number for number, name in ELEMENTS.items()}
-LOD_TENSOR, SELECTED_ROWS, FEED_MINIBATCH, FETCH_LIST, STEP_SCOPES, TENSOR_ARRAY, READER, RAW = 7, 8, 9, 10, 11, 13, 15, 17
+LOD_TENSOR, SELECTED_ROWS, FEED_MINIBATCH, FETCH_LIST, STEP_SCOPES, RANK_TABLE, TENSOR_ARRAY, READER, RAW = 7, 8, 9, 10, 11, 12, 13, 15, 17
 #: Bytes of a file, blocks and axes at most.
 MOST_BYTES, MOST_BLOCKS, MOST_AXES = 1 << 28, 4096, 16
 #: Version that 1.8.5 writes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from pe_cli.core.errors import ExitCode, PeError
@@ -12,6 +12,7 @@ from pe_cli.core.types import DTYPES, FLOATS, TensorType
 from pe_cli.io.fluid import readers, sequence_readers
 from pe_cli.io.fluid.operator_reader import HINT, READERS, LayerCall, Reader
 from pe_cli.io.fluid.program_desc import LOD_TENSOR, SELECTED_ROWS, BlockDesc, OpDesc, VarDesc
+from pe_cli.io.fluid.recurrent_reader import Recurrent
 from pe_cli.ops.define.registry import discover
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import EMPTY, Block, Program
@@ -40,6 +41,7 @@ class Loaded:
         program: with one block.
         feeds, fetches: names of what is fed and of what is computed, in the file's order.
         calls: layers that were called for operators, in order.
+        inside: first result of a loop -> layers that were called for the operators of a step.
         lost: why operators were left out, where that was asked for.
         frontier: what such operators read.
     """
@@ -48,6 +50,7 @@ class Loaded:
     feeds: list[str] = field(default_factory=list)
     fetches: list[str] = field(default_factory=list)
     calls: list[LayerCall] = field(default_factory=list)
+    inside: dict[str, list[LayerCall]] = field(default_factory=dict)
     lost: list[PeError] = field(default_factory=list)
     frontier: dict[str, None] = field(default_factory=dict)
 
@@ -64,14 +67,18 @@ def program_of(blocks: Sequence[BlockDesc], *, partial: bool = False) -> Loaded:
     """
     main = blocks[0]
     if not partial:
-        check_types(blocks)
+        check_types(blocks, {"recurrent", "rnn_memory_helper"})
     made = Loaded(Program("imported"))
     block = made.program.main_block
     described = {v.name: v for v in main.vars}
     made.feeds, made.fetches = columns(main, "feed"), columns(main, "fetch")
-    declare(main, block, made.feeds)
+    loops = any(op.type == "recurrent" for op in main.ops)
+    declare(main, block, made.feeds, blocks[1:] if loops else ())
     newest: dict[str, str] = {}
     missing: set[str] = set()
+    own: dict[str, Callable[[Reader], None]] = {}
+    recurrent = Recurrent(blocks, newest, _once, lambda inner: _append(inner, described, own), made.inside)
+    own["recurrent"] = recurrent.read
     with program_guard(made.program, Program("startup")):
         for number, op in enumerate(main.ops):
             if op.type in ("feed", "fetch"):
@@ -79,9 +86,9 @@ def program_of(blocks: Sequence[BlockDesc], *, partial: bool = False) -> Loaded:
             fresh = _once(op, block, newest)
             reader = Reader(fresh, block, number, len(block.ops), made.calls)
             if partial:
-                _append_or_lose(reader, described, missing, made)
+                _append_or_lose(reader, described, missing, made, own)
             else:
-                _append(reader, described)
+                _append(reader, described, own)
     made.program.around = ""
     made.fetches = [newest.get(name, name) for name in made.fetches if newest.get(name, name) not in missing]
     for name in made.fetches:
@@ -110,12 +117,16 @@ def _once(op: OpDesc, block: Block, newest: dict[str, str]) -> OpDesc:
     return OpDesc(op.type, inputs, outputs, op.attrs)
 
 
-def _append_or_lose(reader: Reader, described: dict[str, VarDesc], missing: set[str], made: Loaded) -> None:
+#: Type of operator -> what reads it in one program alone.
+_Own = Mapping[str, Callable[[Reader], None]]
+
+
+def _append_or_lose(reader: Reader, described: dict[str, VarDesc], missing: set[str], made: Loaded, own: _Own) -> None:
     """Append an operator, or keep why not."""
     inputs, outputs = ([n for names in slots.values() for n in names if n != EMPTY] for slots in (reader.op.inputs, reader.op.outputs))
     if missing.isdisjoint(inputs):
         try:
-            _append(reader, described)
+            _append(reader, described, own)
         except PeError as error:
             made.lost.append(error)
             del made.calls[next((i for i, call in enumerate(made.calls) if call.begin >= reader.begin), len(made.calls)) :]
@@ -125,7 +136,7 @@ def _append_or_lose(reader: Reader, described: dict[str, VarDesc], missing: set[
     missing.update(outputs)
 
 
-def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
+def _append(reader: Reader, described: dict[str, VarDesc], own: _Own) -> None:
     op = reader.op
     for name in (n for names in op.inputs.values() for n in names if n != EMPTY):
         if name not in reader.block.vars and name in described and described[name].kind == LOD_TENSOR:
@@ -133,7 +144,7 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
                 f"operator {reader.number}, {op.type}: '{name}' is neither fed nor saved, and no operator before makes it",
                 hint="save the model with what it is fed", code=ExitCode.DATA,
             )  # fmt: skip
-    found = reader_of(op.type)
+    found = own.get(op.type) or reader_of(op.type)
     if found is None:
         raise PeError(f"operator {reader.number}, {op.type}, is not read", hint=HINT, code=ExitCode.DATA)
     reader.block.program.around = f"operator_{reader.number}"
@@ -203,7 +214,7 @@ def declare(main: BlockDesc, block: Block, feeds: Sequence[str], others: Sequenc
     written = {n for op in ops if op.type != "feed" for names in op.outputs.values() for n in names}
     statistics = {n for op in ops for slot in ("Mean", "Variance") for n in op.inputs.get(slot, ())}
     used = {n for op in ops for names in op.inputs.values() for n in names}
-    read = set(feeds) or used - written
+    read = set(feeds) or used - written | _read_first(main, others)
     for v in main.vars:
         if v.name not in read and not (v.persistable and (v.name in used or v.name in written)):
             continue
@@ -214,6 +225,29 @@ def declare(main: BlockDesc, block: Block, feeds: Sequence[str], others: Sequenc
         if v.name in block.vars:
             raise PeError(f"'{v.name}' is declared twice", code=ExitCode.DATA)
         _declare_one(v, block, trained=v.name not in written | statistics)
+
+
+def _read_first(main: BlockDesc, others: Sequence[BlockDesc]) -> set[str]:
+    """Return what operators read before any writes it, as a loop does that overwrites what is fed."""
+    found: set[str] = set()
+    known = {v.name for v in main.vars}
+    written: set[str] = set()
+    open_: list[Iterator[OpDesc]] = [iter(main.ops)]
+    begun: set[int] = set()
+    while open_:
+        op = next(open_[-1], None)
+        if op is None:
+            open_.pop()
+            continue
+        number = op.attrs.get("sub_block")
+        if isinstance(number, int) and 0 < number <= len(others) and number not in begun:
+            begun.add(number)
+            open_.append(iter([*others[number - 1].ops, OpDesc("", {}, op.outputs)]))
+            continue
+        if op.type != "feed":
+            found |= {n for names in op.inputs.values() for n in names if n in known and n not in written}
+        written |= {n for names in op.outputs.values() for n in names}
+    return found
 
 
 def _declare_one(v: VarDesc, block: Block, *, trained: bool) -> None:

@@ -39,6 +39,40 @@ def _lstm(made: Written, op: Operator) -> None:
     made.emit("lstmp", op.inputs, outputs, dict(op.attrs))
 
 
+@writes("lstm_unit")
+def _lstm_unit(made: Written, op: Operator) -> None:
+    outputs = {slot: op.outputs[slot] for slot in ("C", "H")}
+    if op.attrs["order"] == "ifog":
+        made.emit(op.type, op.inputs, outputs, {"forget_bias": op.attrs["forget_bias"]})
+        return
+    # The original computes gates of another order one by one.
+    cell = outputs["C"][0]
+    rank, width = len(made.block.var(cell).shape), made.block.var(cell).shape[-1]
+    parts = {gate: made.beside(f"{cell}.{gate}", shape=(-1, width)) for gate in op.attrs["order"]}
+    made.emit("split", {"X": op.inputs["X"]}, {"Out": list(parts.values())}, {"num": 4, "axis": rank - 1})
+    on = {gate: made.beside(f"{cell}.{gate}.on", shape=(-1, width)) for gate in (*parts, "f.biased", "kept", "new", "out")}
+    made.emit("scale", {"X": [parts["f"]]}, {"Out": [on["f.biased"]]}, {"scale": 1.0, "bias": op.attrs["forget_bias"]})
+    for gate, name in {**parts, "f": on["f.biased"]}.items():
+        made.emit("tanh" if gate == "g" else "sigmoid", {"X": [name]}, {"Out": [on[gate]]})
+    made.emit("elementwise_mul", {"X": op.inputs["C_prev"], "Y": [on["f"]]}, {"Out": [on["kept"]]}, {"axis": -1})
+    made.emit("elementwise_mul", {"X": [on["i"]], "Y": [on["g"]]}, {"Out": [on["new"]]}, {"axis": -1})
+    made.emit("elementwise_add", {"X": [on["kept"]], "Y": [on["new"]]}, {"Out": [cell]}, {"axis": -1})
+    made.emit("tanh", {"X": [cell]}, {"Out": [on["out"]]})
+    made.emit("elementwise_mul", {"X": [on["out"]], "Y": [on["o"]]}, {"Out": outputs["H"]}, {"axis": -1})
+
+
+@writes("fill_constant_for_sequences")
+def _fill_constant_for_sequences(made: Written, op: Operator) -> None:
+    # Of a tensor with sequences these count there, too.
+    made.emit("fill_constant_batch_size_like", {"Input": op.inputs["Input"]}, op.outputs, {**op.attrs, "input_dim_idx": 0})
+
+
+@writes("transpose", "squeeze", "unsqueeze")
+def _transpose(made: Written, op: Operator) -> None:
+    # The first versions of these know fewer types of elements.
+    made.same(op, f"{op.type}2")
+
+
 @writes("sequence_mask")
 def _sequence_mask(made: Written, op: Operator) -> None:
     if not op.inputs.get("Maxlen"):
@@ -99,6 +133,6 @@ def _sync_batch_norm(made: Written, op: Operator) -> None:
     made.same(op, "batch_norm")
 
 
-@writes("while", "py_func", "fake_init", "lamb", "mine_hard_examples", "random_crop", "sequence_topk_avg_pooling")
+@writes("py_func", "fake_init", "lamb", "mine_hard_examples", "random_crop", "sequence_topk_avg_pooling")
 def _otherwise(made: Written, op: Operator) -> None:
     raise NotWritten(op.type)

@@ -1,22 +1,24 @@
-"""Programs here as programs of PaddlePaddle 1.8.5: each operator becomes the one of the same name, or what `writers` says."""
+"""Programs here as programs of PaddlePaddle 1.8.5: each operator becomes the one of the same name, or what its writer says."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from pe_cli.io.fluid import program_desc, writers
-from pe_cli.io.fluid.fused_writers import Fused
-from pe_cli.io.fluid.operator_writer import WRITERS, NotWritten, Written, forms
-from pe_cli.io.fluid.program_desc import (
-    ELEMENT_NUMBERS,
-    FEED_MINIBATCH,
-    FETCH_LIST,
-    BlockDesc,
-    OpDesc,
-    VarDesc,
+from pe_cli.io.fluid import (
+    array_writers,
+    control_writers,
+    dynamic_rnn_writers,
+    nested_rnn_writers,
+    program_desc,
+    recurrence_writers,
+    row_branch_writers,
+    writers,
 )
-from pe_cli.program.ir import Operator, Program
+from pe_cli.io.fluid.block_writer import arrays_of, write_ops
+from pe_cli.io.fluid.operator_writer import NotWritten, Whole, Written
+from pe_cli.io.fluid.program_desc import FEED_MINIBATCH, FETCH_LIST, BlockDesc, OpDesc, VarDesc
+from pe_cli.program.ir import Program
+from pe_cli.program.region import blocks_of
 
 
 def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Sequence[str] = ()) -> bytes:
@@ -29,39 +31,26 @@ def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Se
     Raises:
         NotWritten: it has operators, slots or attributes that 1.8.5 has not: all of them in one error.
     """
-    assert writers
+    assert all((writers, array_writers, control_writers, dynamic_rnn_writers, nested_rnn_writers, recurrence_writers, row_branch_writers))
     block = program.main_block
-    made, lost = Written(block), Counter[str]()
+    whole = Whole(program.is_test, feeds is not None, {name for each in blocks_of(program) for name in each.vars})
+    made = Written(block, whole, arrays=arrays_of(block.ops))
+    whole.blocks.append(made)
     for v in block.vars.values():
-        if v.dtype in ELEMENT_NUMBERS:
+        if v.name not in made.arrays:
             made.declare(v)
-        else:
-            lost[f"elements of {v.dtype}"] += 1
-    fused = Fused(block, fetches)
-    for op in block.ops:
-        try:
-            if not fused.write(made, op):
-                _append(made, op)
-        except NotWritten as error:
-            lost[error.message] += 1
+    write_ops(made, block.ops, fetches)
     if len(program.blocks) > 1:
-        lost["several blocks"] += 1
-    if lost:
-        listed = "; ".join(sorted(lost)[:8])
+        whole.lost["several blocks"] += 1
+    if whole.lost:
+        listed = "; ".join(sorted(whole.lost)[:8])
         raise NotWritten(f"PaddlePaddle 1.8.5 has no form of: {listed}", hint="it is kept in a form that is read here alone")
     if feeds is not None:
         _bracket(made, feeds, fetches)
-    return program_desc.write([BlockDesc(-1, list(made.vars.values()), made.ops)])
-
-
-def _append(made: Written, op: Operator) -> None:
-    write = WRITERS.get(op.type)
-    if write is not None:
-        write(made, op)
-    elif op.type in forms():
-        made.same(op)
-    else:
-        raise NotWritten(op.type)
+    numbers = {id(each): i for i, each in enumerate(whole.blocks)}
+    return program_desc.write(
+        [BlockDesc(numbers[id(each.outer)] if each.outer else -1, list(each.vars.values()), each.ops) for each in whole.blocks]
+    )
 
 
 def _bracket(made: Written, feeds: Sequence[str], fetches: Sequence[str]) -> None:

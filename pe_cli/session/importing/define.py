@@ -27,7 +27,7 @@ class ImportedModel:
         fetches: names of its outputs.
         arrays: parameter -> value; what has none begins at random.
         args: constants of the model.
-        blocks: name -> `{args, layers, output}`.
+        blocks: name -> `{args, layers, output, next}`.
         comments: layer, feed, or `block/layer` -> what stands behind it, such as its shape.
         notes: what was folded, simplified or left out, a sentence each.
         source: file or folder that it was read from.

@@ -65,6 +65,7 @@ def model_text(model: ImportedModel) -> str:
         lines += [f"    args: {flow(block['args'])}"] if block.get("args") else []
         lines += ["    layers:", *_entries(block["layers"], model.comments, "      ", f"{name}/")]
         lines += [f"    output: {quoted(block['output'])}"] if block.get("output") else []
+        lines += [f"    next: {flow(block['next'])}"] if block.get("next") else []
     lines += ["layers:", *_entries(model.layers, model.comments, "  "), f"fetches: {flow(list(model.fetches))}"]
     return "\n".join(lines) + "\n"
 

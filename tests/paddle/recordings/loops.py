@@ -230,12 +230,12 @@ LOOPS = {
 MODELS = {**LOOPS, **DECODERS}
 
 
-def build(fluid, name):
+def build(fluid, name, models=MODELS):
     """Return an executor, the program, feeds and outputs of a model, whose parameters are set."""
     main, startup = fluid.Program(), fluid.Program()
     startup.random_seed = main.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        fed, outputs = MODELS[name](fluid)
+        fed, outputs = models[name](fluid)
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(startup)
     draws = np.random.RandomState(7)

@@ -155,7 +155,6 @@ def test_an_operator_without_a_layer_is_named_with_the_nearest_one(folder: Path)
 @pytest.mark.parametrize(
     ("name", "operator"),
     [
-        ("static_rnn", r"recurrent (1, operator 2 of block 0)"),
         ("nested", r"while (2, operator 6 of block 0)"),
         ("branches", r"conditional_block (14, operator 6 of block 0)"),
     ],

@@ -154,6 +154,11 @@ class DynamicRNN:
             raise FluidValueError("a DynamicRNN is written inside its block", hint="with rnn.block(): ...")
         return self._loop
 
+    @property
+    def nested(self) -> bool:
+        """Whether it goes through sequences of sequences."""
+        return self._nested is not None
+
     def step_input(self, x: Variable, level: int = 0) -> Variable:
         """Return one row of every sequence, the longest sequence first.
 

@@ -65,13 +65,12 @@ def _pair(last: Inner, first: Inner, choices: list[OpDesc]) -> None:
     outs = branch(yes.one("Cond"), parts[0], parts[1], (rows[0], rows[1]))
     for op, v in zip(choices, outs, strict=True):
         name_of(blocks, op.outputs["Out"][0], v)
+        blocks.chosen.add(id(op))
 
 
 @reads_block("select_input")
 def _select(o: Inner) -> None:
-    desc = o.blocks.descs[o.index].ops[o.number]
-    taken = o.blocks.names.get(desc.outputs["Out"][0])
-    if taken is None or taken not in o.block.vars:
+    if id(o.blocks.descs[o.index].ops[o.number]) not in o.blocks.chosen:
         raise PeError("it takes results of what is no branch of a cond")
 
 

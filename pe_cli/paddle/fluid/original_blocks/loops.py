@@ -166,8 +166,7 @@ class _Dynamic:
         if kind == "read_from_array":
             self._step(o, o.raw("X"), desc.outputs["Out"][0])
         elif kind == "shrink_rnn_memory":
-            # Every round has all sequences here: what has ended stays as rows that are left out in the end.
-            self.blocks.names[desc.outputs["Out"][0]] = o.one("X").name
+            self.blocks.names[desc.outputs["Out"][0]] = self._going(o.one("X")).name
         elif kind == "write_to_array":
             self._write(o, desc.outputs["Out"][0])
         elif o.number == self.turn or (kind == "less_than" and desc.outputs["Out"] == [self.condition]):
@@ -177,6 +176,15 @@ class _Dynamic:
         else:
             return False
         return True
+
+    def _going(self, x: Variable) -> Variable:
+        """Return what is left of a variable in a round: all of it, as rows of sequences that have ended are left out in the end."""
+        if not self.rnn.nested:
+            return x
+        # Inner sequences of all rounds are at hand at once, in the order outside.
+        maker = next((op for op in reversed(x.block.ops) if x.name in op.output_names()), None)
+        ordered = maker is not None and maker.type == "reorder_by_rank"
+        return self.rnn.static_input(x.block.var(maker.inputs["X"][0]) if maker is not None and ordered else x)
 
     def _step(self, o: Inner, array: str, out: str) -> None:
         found = self.blocks.arrays.get(array)

@@ -8,6 +8,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.fluid.models import loaded, read_blocks
 from pe_cli.io.fluid.program_desc import BlockDesc
 from pe_cli.io.fluid.reading import Loaded, check_types
+from pe_cli.paddle.fluid import program_strings
 from pe_cli.paddle.fluid.original_blocks import arrays, branches, loops, reading, sizes
 
 #: What the modules register: those of a `while` that is a DynamicRNN are read with it.
@@ -34,6 +35,9 @@ def read_program(data: bytes, what: str) -> Loaded:
         error.message = f"{what}: {error.message}"
         error.code = ExitCode.DATA
         raise
+
+
+program_strings.READERS.append(read_program)
 
 
 def _is_further(blocks: Sequence[BlockDesc]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
@@ -79,6 +80,7 @@ class Blocks:
         arrays: name in the file -> array of tensors, or what a DynamicRNN goes through or has collected.
         tables: name in the file -> table of sequences by their lengths.
         waiting: what one of two branches gives -> its operator, until the other one is read.
+        chosen: operators that take results of branches which were read.
         outer: variables from outside of the loops and branches that are being read, which these write in place.
         begun: blocks that were read.
     """
@@ -89,6 +91,7 @@ class Blocks:
     arrays: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, Inner] = field(default_factory=dict)
+    chosen: set[int] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)
     begun: set[int] = field(default_factory=set)
 
@@ -195,16 +198,25 @@ def program_of(blocks: Sequence[BlockDesc]) -> Loaded:
     made.feeds, made.fetches = columns(main, "feed"), columns(main, "fetch")
     declare(main, made.program.main_block, made.feeds, blocks[1:])
     whole = Blocks(blocks, made)
-    # Names that are made here begin in a way of their own, so that none is one of the file's.
-    with program_guard(made.program, Program("startup")), unique_name.guard("read/"):
-        for name in made.feeds:
+    # Names that are made here begin in a way of their own, so that none is one of the file's, which may have been read before.
+    names = {v.name for desc in blocks for v in desc.vars}
+    begin = next(begin for begin in _beginnings() if not any(name.startswith(begin) for name in names))
+    with program_guard(made.program, Program("startup")), unique_name.guard(begin):
+        for name in [v.name for v in made.program.main_block.vars.values() if v.is_data]:
             _copy_if_written(whole, name)
         whole.read(0)
+    _named_as_in_the_file(whole)
     made.fetches = [whole.names.get(name, name) for name in made.fetches]
     for name in made.fetches:
         if name not in made.program.main_block.vars:
             raise PeError(f"'{name}' is fetched, and no operator makes it", hint=HINT, code=ExitCode.DATA)
     return made
+
+
+def _beginnings() -> Iterator[str]:
+    yield "read/"
+    for number in itertools.count(2):
+        yield f"read{number}/"
 
 
 def _copy_if_written(whole: Blocks, name: str) -> None:
@@ -213,6 +225,18 @@ def _copy_if_written(whole: Blocks, name: str) -> None:
     written = any(name in names for desc in whole.descs[1:] for op in desc.ops for names in op.outputs.values())
     if written and name in block.vars:
         whole.names[name] = copied(block, name)
+
+
+def _named_as_in_the_file(whole: Blocks) -> None:
+    """Let variables of the file's first block have their names again, by which a program may be asked for them."""
+    block = whole.made.program.main_block
+    file = {v.name for v in whole.descs[0].vars}
+    found: dict[str, str] = {}
+    for name, current in whole.names.items():
+        if name in file and name not in block.vars and current in block.vars and current not in file and current not in found:
+            found[current] = name
+            whole.names[name] = name
+    block.rename_vars(found)
 
 
 def name_of(blocks: Blocks, name: str, v: Variable) -> None:

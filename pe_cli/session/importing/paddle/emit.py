@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.io.fluid.operator_reader import LayerCall
 from pe_cli.io.fluid.reading import Loaded
 from pe_cli.layers.define.registry import discover
-from pe_cli.program.ir import Parameter, Variable
+from pe_cli.program.ir import Operator, Parameter, Variable
 from pe_cli.program.param_attr import ParamAttr
 from pe_cli.session.importing.paddle.candidates import Candidate, Given, Named, candidates, short, tidied
 from pe_cli.session.importing.paddle.matching import outputs_of, variables
@@ -34,9 +34,11 @@ class Emitter:
         loaded: the program.
         fetches: variables that are kept.
         partial: operators without a layer end the model, and are no error.
+        loop: makes layers of a loop.
 
     Attributes:
-        feeds, layers: as a model file has them.
+        feeds, layers, blocks: as a model file has them.
+        inside: first result of a loop -> layers that were called for the operators of a step.
         comments: name -> shape.
         parameters: what lives between steps and is read, in order.
         arrays: values of constants, which are parameters that are not trained.
@@ -45,8 +47,11 @@ class Emitter:
         failures: why, for each operator without a layer.
     """
 
-    def __init__(self, loaded: Loaded, fetches: Sequence[str], *, partial: bool) -> None:
-        self.block, self.partial = loaded.program.main_block, partial
+    def __init__(
+        self, loaded: Loaded, fetches: Sequence[str], *, partial: bool, loop: Callable[[Emitter, Operator], None] | None = None
+    ) -> None:
+        self.block, self.partial, self.inside, self.loop = loaded.program.main_block, partial, loaded.inside, loop
+        self.blocks: dict[str, dict[str, Any]] = {}
         self.feeds: dict[str, dict[str, Any]] = {}
         self.layers: dict[str, dict[str, Any]] = {}
         self.comments: dict[str, str] = {}
@@ -57,7 +62,9 @@ class Emitter:
         self.failures: list[PeError] = []
         self._calls = {call.begin: call for call in loaded.calls if call.end > call.begin}
         self._refs: dict[str, str] = {}
-        self._taken = {v.name for v in self.block.vars.values() if v.persistable}
+        self.taken = {v.name for v in self.block.vars.values() if v.persistable}
+        # What a block of a loop calls its step.
+        self.taken |= {"input"} if any(op.type == "scan" for op in self.block.ops) else set()
         self._needed = self._what_is_needed(fetches)
         self._fetches = set(fetches)
         self._uses = Counter(name for i in self._needed for name in self.block.ops[i].input_names())
@@ -76,7 +83,7 @@ class Emitter:
         while at < len(self.block.ops):
             at = self._next(at)
 
-    def _ref(self, name: str) -> str:
+    def ref(self, name: str) -> str:
         """Return what a variable is called in the model file.
 
         Raises:
@@ -85,6 +92,10 @@ class Emitter:
         if name not in self._refs:
             raise PeError(f"'{name}' is read, and no layer before gives it", hint="save the model anew", code=ExitCode.DATA)
         return self._refs[name]
+
+    def call(self, name: str, ref: str) -> None:
+        """Let a variable be called so in the model file."""
+        self._refs[name] = ref
 
     def reference(self, name: str) -> str | None:
         """Return what a variable is called in the model file, None where it is not there."""
@@ -114,6 +125,9 @@ class Emitter:
         if lost:
             self._lose(at, end)
             return end
+        if ops[0].type == "scan" and self.loop is not None:
+            self._repeat(at)
+            return end
         if call is None and (self._is_another_name(at) or self._is_constant(at)):
             return end
         given = Given(self.block, at, self._uses)
@@ -126,6 +140,19 @@ class Emitter:
         self._fail(at, end)
         return end
 
+    def _repeat(self, at: int) -> None:
+        """Make layers of a loop."""
+        assert self.loop is not None
+        try:
+            self.loop(self, self.block.ops[at])
+        except PeError as error:
+            made = self.block.ops[at].output_names()[0]
+            failure = PeError(f"the loop recurrent, which makes '{made}': {error.message}", hint=error.hint, code=ExitCode.DATA)
+            if not self.partial:
+                raise failure from None
+            self.failures.append(failure)
+            self._lose(at, at + 1)
+
     def _is_another_name(self, at: int) -> bool:
         """Take note of an operator that passes its input on; return whether it is one."""
         op = self.block.ops[at]
@@ -137,7 +164,7 @@ class Emitter:
         # What is fed and fetched without a change in between needs a layer of its own.
         if x.persistable or out.persistable or (x.is_data and out.name in self._fetches):
             return False
-        self._refs[out.name] = self._ref(x.name)
+        self._refs[out.name] = self.ref(x.name)
         return True
 
     def _is_constant(self, at: int) -> bool:
@@ -153,9 +180,9 @@ class Emitter:
         if values.size and (values == values.flat[0]).all():
             value = self._written(short(float(values.flat[0])))
             layer = {"type": "fill_constant", "shape": list(v.shape), "dtype": v.dtype, "value": value}
-            self._refs[v.name] = self._keep(v.name, layer)
+            self._refs[v.name] = self.keep(v.name, layer)
             return True
-        self._refs[v.name] = self._keep(v.name, self._table(v, trained=False))
+        self._refs[v.name] = self.keep(v.name, self._table(v, trained=False))
         self.arrays[v.name] = values
         return True
 
@@ -180,18 +207,18 @@ class Emitter:
 
     # --- the model ----------------------------------------------------------------------------------------------------
 
-    def _key(self, wanted: str, type_: str = "") -> str:
+    def key(self, wanted: str, type_: str = "") -> str:
         """Return a name for a layer or feed that nothing else has, and that is like a wanted one: `fc_0` or `fc_0_act` of `fc_0.tmp_2`."""
         part = _PART.fullmatch(wanted)
         tries = [_plain(part[1]), _plain(f"{part[1]}_{type_}")] if part and type_ else []
         text = _plain(wanted)
         further = (f"{text}_{i}" for i in itertools.count(2))
-        found = next(name for name in itertools.chain(tries, [text], further) if name not in self._taken)
-        self._taken.add(found)
+        found = next(name for name in itertools.chain(tries, [text], further) if name not in self.taken)
+        self.taken.add(found)
         return found
 
     def _feed(self, v: Variable) -> None:
-        name = self._refs[v.name] = self._key(v.name)
+        name = self._refs[v.name] = self.key(v.name)
         batch = bool(v.shape) and v.shape[0] == -1
         declared: dict[str, Any] = {"shape": list(v.shape[1:] if batch else v.shape), "dtype": v.dtype}
         if v.lod_level and batch:
@@ -204,18 +231,18 @@ class Emitter:
         for value in one.args.values():
             for v in variables(value):
                 if v.persistable and v.name not in self._refs:
-                    self._parameter(v)
+                    self.parameter(v)
         wanted = next((name for name in outputs if name), one.layer)
         written = {name: self._written(value) for name, value in one.args.items()}
-        key = self._keep(wanted, {"type": one.layer, **written})
+        key = self.keep(wanted, {"type": one.layer, **written})
         for i, name in enumerate(outputs):
             if name:
                 self._refs[name] = key if len(outputs) == 1 else f"{key}.{i}"
         self.comments[key] = _shape(self.block.vars[wanted].shape) if wanted in self.block.vars else ""
 
-    def _parameter(self, v: Variable) -> None:
+    def parameter(self, v: Variable) -> None:
         """Make a layer that gives a parameter, for operators that read it as they read any variable."""
-        self._refs[v.name] = self._keep(f"{v.name}.table", self._table(v, trained=isinstance(v, Parameter)))
+        self._refs[v.name] = self.keep(f"{v.name}.table", self._table(v, trained=isinstance(v, Parameter)))
 
     def _table(self, v: Variable, *, trained: bool) -> dict[str, Any]:
         attr: dict[str, Any] = {"name": escaped(v.name)}
@@ -223,17 +250,22 @@ class Emitter:
             attr |= {"trainable": False, "initializer": {"type": "Constant", "value": 0.0}}
         return {"type": "create_parameter", "shape": list(v.shape), "dtype": v.dtype, "attr": attr}
 
-    def _keep(self, wanted: str, layer: Mapping[str, Any]) -> str:
+    def keep(self, wanted: str, layer: Mapping[str, Any]) -> str:
+        """Add a layer, whose name is like a wanted one, and return it.
+
+        Raises:
+            PeError: DATA; there are more layers than a model file may have.
+        """
         if len(self.layers) >= MAX_LAYERS:
             raise PeError(f"the model has more than {MAX_LAYERS:,} layers", hint="import a part of it", code=ExitCode.DATA)
-        key = self._key(wanted, layer["type"])
+        key = self.key(wanted, layer.get("type", "scan"))
         self.layers[key] = dict(layer)
         return key
 
     def _written(self, value: Any) -> Any:
         """Return an argument as a model file has it."""
         if isinstance(value, Variable):
-            return self._ref(value.name)
+            return self.ref(value.name)
         if isinstance(value, list):
             made = [self._written(one) for one in value]
             return made[0] if len(made) == 1 and isinstance(value[0], Variable) else made

@@ -18,6 +18,7 @@ from pe_cli.io.fluid.reading import Loaded
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.paddle.emit import Emitter
 from pe_cli.session.importing.paddle.files import locate, model_file, read_values
+from pe_cli.session.importing.paddle.loops import append_scan
 from pe_cli.session.importing.paddle.optimizer import optimizer_of, rate_of
 from pe_cli.session.importing.paddle.rewrite import rewritten
 
@@ -38,7 +39,7 @@ def read(wish: ImportWish) -> ImportedModel:
     forward = forward_of(blocks)
     try:
         loaded = models.loaded(rewritten(forward.blocks), str(path), partial=wish.partial)
-        emitter = Emitter(loaded, [*loaded.fetches, *loaded.frontier], partial=wish.partial)
+        emitter = Emitter(loaded, [*loaded.fetches, *loaded.frontier], partial=wish.partial, loop=append_scan)
         emitter.run()
         if not emitter.layers:
             raise PeError("it computes nothing that a layer does", hint=_first(loaded, emitter), code=ExitCode.DATA)
@@ -84,7 +85,7 @@ def _model(source: Path, path: Path, loaded: Loaded, emitter: Emitter, arrays: d
         raise PeError(f"{path}: nothing of what it computes has a layer", hint=_first(loaded, emitter), code=ExitCode.DATA)
     return ImportedModel(
         name=_name_of(source), feeds=emitter.feeds, layers=emitter.layers, fetches=list(dict.fromkeys(fetches)), arrays=arrays,
-        comments=emitter.comments, notes=notes, source=str(source), details=details,
+        blocks=emitter.blocks, comments=emitter.comments, notes=notes, source=str(source), details=details,
     )  # fmt: skip
 
 
