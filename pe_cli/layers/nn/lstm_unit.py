@@ -47,7 +47,7 @@ def lstm_unit(
     if hidden_t_prev.shape[1] != width:
         raise helper.error(f"lstm_unit: hidden_t_prev is {hidden_t_prev} and cell_t_prev {cell_t_prev}, whose widths differ")
     # One product for input and state: W has the rows of both, as in the original, so that its checkpoints fit.
-    both = helper.one("concat", {"X": [x_t, hidden_t_prev]}, {"axis": 1})
+    both = find("concat").fn([x_t, hidden_t_prev], 1)
     gates = find("fc").fn(both, 4 * width, param_attr=param_attr, bias_attr=bias_attr, name=name)
     cell, hidden, _ = helper.op("lstm_unit", {"X": gates, "C_prev": cell_t_prev}, {"forget_bias": forget_bias}, ("C", "H", "Gates"))
     return hidden, cell

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid import layers, unique_name
 from pe_cli.paddle.fluid.framework import Program, default_main_program, default_startup_program, program_guard
 
 
@@ -37,6 +39,9 @@ class DetectionMAP:
         FluidValueError: class_num is missing, or an unknown ap_version; a ValueError.
     """
 
+    #: What the name of the flag that says that there is a state ends with.
+    _SUFFIX: Mapping[str, str] = MappingProxyType({"HasState": "has_state"})
+
     def __init__(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         self,
         input: Any,
@@ -65,8 +70,9 @@ class DetectionMAP:
             "ap_type": ap_version,
         }
         self._cur_map = self._append({}, {})
-        program = default_main_program()
-        names = {slot: program.unique(f"detection_map.{slot}") for slot in ("HasState", "PosCount", "TruePos", "FalsePos")}
+        program, prefix = default_main_program(), unique_name.generate("map_eval")
+        kinds = {"PosCount": "accum_pos_count", "TruePos": "accum_true_pos", "FalsePos": "accum_false_pos", **self._SUFFIX}
+        names = {slot: f"{unique_name.generate(prefix)}_{kind}" for slot, kind in kinds.items()} | self._flag()
         shapes = {"HasState": ((1,), "int32"), "PosCount": ((class_num, 1), "int32")}
         block, states = program.global_block(), {}
         for slot, name in names.items():
@@ -81,6 +87,11 @@ class DetectionMAP:
         self._accum_map = self._append(states, kept)
         # From the first step on there is a state; `reset` says that there is none.
         layers.fill_constant([1], "int32", 1, out=self._has_state)
+
+    @staticmethod
+    def _flag() -> dict[str, str]:
+        """Return the name of the flag that says that there is a state, where no suffix makes it."""
+        return {}
 
     def _append(self, states: dict[str, Any], kept: dict[str, Any]) -> Any:
         """Append the op, and return the measure."""

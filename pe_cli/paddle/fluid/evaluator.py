@@ -6,7 +6,8 @@ Counts are variables that live between steps: `metrics` of an evaluator are thos
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,15 @@ class DetectionMAP(detection_map.DetectionMAP):
         FluidValueError: class_num is missing, or an unknown ap_version; a ValueError.
     """
 
+    _SUFFIX: Mapping[str, str] = MappingProxyType({})
+
     def __init__(self, *args: Any, **given: Any) -> None:
         _warn(type(self))
         super().__init__(*args, **given)
+
+    @staticmethod
+    def _flag() -> dict[str, str]:
+        return {"HasState": unique_name.generate("_generated_var")}
 
     def eval(self, executor: Any, eval_program: Any = None) -> Any:
         """Refuse: the measure is a variable of the program.

@@ -3,6 +3,9 @@
 A layer of `original_names.py` has one prefix for everything that it makes, `reshape2_0` for example. Parameters are called
 `<prefix>.w_0` and `<prefix>.b_0` when they are made. Outputs get their names when the layer is done, all other variables end with
 `.at_<number>`.
+
+Later names follow from how many names of each key the original's layer uses up. Layers that call functions of the script, such as `rnn`,
+append what is their own `apart`, call those functions `plainly`, and use up the original's names with `use`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from pe_cli.paddle.fluid import unique_name
 from pe_cli.program import defaults
 from pe_cli.program.ir import Block, Parameter, Variable
 
-#: Where an output's name comes from: its number behind `.tmp_`; PREFIX: it is the prefix; or another key of `unique_name`.
+#: Where an output's name comes from: its number behind `.tmp_`; PREFIX: it is the prefix; or another key of `unique_name`, where one that
+#: ends with `.tmp_0` is that of a layer whose first variable it is.
 Output = int | str
 PREFIX = -1
 
@@ -67,7 +71,8 @@ class Call:
     def name_of(self, key: str) -> str:
         """Return the next name of a key: of a variable that may be no output, of state, or of something else."""
         # Temporaries are numbered apart (`at_`), as the layer may need more or fewer of them than the original.
-        if key == f"{self.prefix}.tmp":
+        # The rate of a schedule is a result of Python's operators in the original.
+        if key.endswith(".tmp") or key == "learning_rate":
             self.made += 1
             return f"{self.prefix}.at_{self.made - 1}"
         return unique_name.generate("_generated_var" if key == f"{self.prefix}.stat" else key)
@@ -75,6 +80,46 @@ class Call:
 
 #: The layer that is being appended, where its names are the original's.
 CALL: ContextVar[Call | None] = ContextVar("CALL", default=None)
+
+
+def use(counts: Mapping[str, int]) -> None:
+    """Use up names, as the original's layer does.
+
+    Args:
+        counts: key -> how many; 0 and less use up none.
+    """
+    for key, count in counts.items():
+        for _ in range(count):
+            unique_name.generate(key)
+
+
+@contextmanager
+def apart(key: str) -> Iterator[None]:
+    """Append inside what has no name in the original, and uses up none; inside of another layer that has names, it is a part of that."""
+    if CALL.get() is not None:
+        yield
+        return
+    token = CALL.set(Call(unique_name.generate(f"{key}.at")))
+    try:
+        yield
+    finally:
+        CALL.reset(token)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Append inside what a script's own function makes, with the names that it has outside of all layers."""
+    token = CALL.set(None)
+    try:
+        yield
+    finally:
+        CALL.reset(token)
+
+
+def rename(block: Block, v: Variable, name: str) -> None:
+    """Give an output of a layer its name, unless a variable has it."""
+    if name not in block.vars:
+        block.rename_vars({v.name: name})
 
 
 def named(fn: Callable[..., Any], naming: Callable[[Mapping[str, Any]], Naming | None]) -> Callable[..., Any]:
@@ -119,9 +164,7 @@ def appended(make: Callable[[], Any], how: Naming, name: Any = None, *, acts: bo
 @contextmanager
 def _call(how: Naming, name: Any) -> Iterator[Call]:
     # The original's layer uses up names of other layers that it is made of; these are counted as well, so that later layers have its names.
-    for key, count in how.before.items():
-        for _ in range(count):
-            unique_name.generate(key)
+    use(how.before)
     call = Call(str(name) if name else unique_name.generate(how.key))
     token = CALL.set(call)
     try:
@@ -154,7 +197,8 @@ def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, 
     for i, v in enumerate(outputs):
         spec = how.outputs[i] if i < len(how.outputs) else how.outputs[-1]
         if isinstance(spec, str):
-            made = [unique_name.generate(spec) for _ in range(how.made)][-1]
+            whole, _, rest = spec.partition(".")
+            made = [unique_name.generate(whole) for _ in range(how.made)][-1] + (rest and f".{rest}")
             names[v.name] = made if not acts else f"{call.prefix}.tmp_{start}"
             continue
         if spec == PREFIX:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.naming import Naming, appended
 from pe_cli.paddle.reference_names import missing
 from pe_cli.program.ir import Variable
 
@@ -129,7 +130,14 @@ def scaled_dot_product_attention(
         )
     # Without dropout everything is one fused op; dropout is on the weights, which that op does not keep.
     if not dropout_rate:
-        return layers.attention(queries, keys, values, num_heads=num_heads)
+        # The original appends these layers, of which the last one names the result.
+        several = num_heads > 1
+        last = Naming(
+            "matmul",
+            ("reshape2.tmp_0" if several else "matmul.tmp_0",),
+            {"scale": 1, "reshape2": 5 if several else 2, "matmul": int(several), "transpose": 4 * several},
+        )
+        return appended(lambda: layers.attention(queries, keys, values, num_heads=num_heads), last)
     width = keys.shape[-1] // num_heads
     q, k, v = (_heads(x, num_heads) for x in (queries, keys, values))
     weights = layers.softmax(layers.matmul(layers.scale(q, 1 / math.sqrt(width)), k, transpose_y=True))

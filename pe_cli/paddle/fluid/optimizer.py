@@ -18,8 +18,10 @@ from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
+from pe_cli.paddle.fluid.naming import use
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
 from pe_cli.paddle.fluid.sparse_decay import Undone, sparse_tables
+from pe_cli.paddle.fluid.update_counts import of_updates
 from pe_cli.paddle.reference_names import missing
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Program, Variable
@@ -187,6 +189,9 @@ class _Adapter(Optimizer):
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append clipping, weight decay and updates."""
+        name = type(self).__name__
+        use({name if name.endswith("Optimizer") else f"{name}Optimizer": 1})
+        use(of_updates([pair for pair in params_grads if pair[1] is not None], self.grad_clip, self.regularization))
         return super().apply_gradients(params_grads, startup_program or default_startup_program())
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:

@@ -10,14 +10,14 @@ from pe_cli.paddle.fluid.layers.distributions import Categorical as Categorical
 from pe_cli.paddle.fluid.layers.decoding import DecodeHelper as DecodeHelper
 from pe_cli.paddle.fluid.layers.decoding import Decoder as Decoder
 from pe_cli.paddle.fluid.layers.dynamic_rnn import DynamicRNN as DynamicRNN
-from pe_cli.paddle.fluid.layers.rnn import GRUCell as GRUCell
+from pe_cli.paddle.fluid.layers.cells import GRUCell as GRUCell
 from pe_cli.paddle.fluid.layers.decoding import GreedyEmbeddingHelper as GreedyEmbeddingHelper
 from pe_cli.paddle.fluid.layers.dynamic_sizes import IfElse as IfElse
-from pe_cli.paddle.fluid.layers.rnn import LSTMCell as LSTMCell
+from pe_cli.paddle.fluid.layers.cells import LSTMCell as LSTMCell
 from pe_cli.paddle.fluid.layers.distributions import MultivariateNormalDiag as MultivariateNormalDiag
 from pe_cli.paddle.fluid.layers.distributions import Normal as Normal
 def Print(input: Any, first_n: Any = -1, message: Any = None, summarize: Any = 20, print_tensor_name: Any = True, print_tensor_type: Any = True, print_tensor_shape: Any = True, print_tensor_lod: Any = True, print_phase: Any = 'both') -> Any: """Return a copy of a variable that is shown after every step of an executor."""
-from pe_cli.paddle.fluid.layers.rnn import RNNCell as RNNCell
+from pe_cli.paddle.fluid.layers.cells import RNNCell as RNNCell
 from pe_cli.paddle.fluid.layers.decoding import SampleEmbeddingHelper as SampleEmbeddingHelper
 from pe_cli.paddle.fluid.layers.rnn import StaticRNN as StaticRNN
 from pe_cli.paddle.fluid.layers.selection import Switch as Switch

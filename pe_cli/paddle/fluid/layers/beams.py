@@ -13,9 +13,11 @@ from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.decoding import Decoder
 from pe_cli.paddle.fluid.layers.ops import equal
+from pe_cli.paddle.fluid.layers.original_counts import BEAMS_BEGIN, beams_step
 from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.tensor_arrays import TensorArray
 from pe_cli.paddle.fluid.layers.utils import flatten, map_structure
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.program.ir import Variable
 
 
@@ -60,6 +62,13 @@ class BeamSearchDecoder(Decoder):
 
     def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
         """Return start tokens, states of which only the first beam of every sample is possible, and that nothing is finished."""
+        with apart("beams"):
+            ids, states, finished = self._begun(initial_cell_states)
+        many = len(flatten(initial_cell_states))
+        use({**BEAMS_BEGIN, "unsqueeze2": BEAMS_BEGIN["unsqueeze2"] + many, "expand": BEAMS_BEGIN["expand"] + many})
+        return self._embedded(ids), states, finished
+
+    def _begun(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
         state, beams = flatten(initial_cell_states)[0], self.beam_size
         ids = fill_constant_batch_size_like(state, [-1, beams], "int64", float(self.start_token))
         zero = fill_constant_batch_size_like(state, [-1, beams], state.dtype, 0.0)
@@ -69,7 +78,7 @@ class BeamSearchDecoder(Decoder):
         lengths = fill_constant_batch_size_like(state, [-1, beams], "int64", 0.0)
         cells = map_structure(lambda v: _tiled(v, beams), initial_cell_states)
         states = self.StateWrapper(cells, call("elementwise_add", zero, first), finished, lengths)
-        return self._embedded(ids), states, finished
+        return ids, states, finished
 
     def _embedded(self, ids: Variable) -> Any:
         return self.embedding_fn(ids) if self.embedding_fn else ids
@@ -77,10 +86,22 @@ class BeamSearchDecoder(Decoder):
     def step(self, time: Variable, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any, Any, Variable]:
         """Append a step of the cell, and keep the best of what the beams go on with."""
         # A cell knows no beams: they are rows of a larger batch for it.
-        out, cells = self.cell(map_structure(_merged, inputs), map_structure(_merged, states.cell_states), **given)
-        out, cells = map_structure(self._split, out), map_structure(self._split, cells)
+        with apart("beams"):
+            rows, held = map_structure(_merged, inputs), map_structure(_merged, states.cell_states)
+        out, cells = self.cell(rows, held, **given)
+        use({"reshape2": sum(len(flatten(part)) for part in (rows, held, out, cells))})
+        with apart("beams"):
+            out, cells = map_structure(self._split, out), map_structure(self._split, cells)
         if self.output_fn is not None:
             out = self.output_fn(out)
+        with apart("beams"):
+            chosen, after = self._chosen(out, cells, states)
+        use(beams_step(len(flatten(cells))))
+        chosen.predicted_ids.stop_gradient = True
+        return chosen, after, self._embedded(chosen.predicted_ids), after.finished
+
+    def _chosen(self, out: Variable, cells: Any, states: Any) -> tuple[Any, Any]:
+        """Return the best continuations of the beams, and their states."""
         width = out.shape[-1]
         scores = self._scores(out, states, width)
         # The best of all beams and ids together; place divided by the number of ids is the beam, the remainder the id.
@@ -94,8 +115,7 @@ class BeamSearchDecoder(Decoder):
         end = call("fill_constant", [1], "int64", float(self.end_token))
         finished = call("logical_or", call("cast", done, "bool"), equal(ids, end))
         after = self.StateWrapper(map_structure(lambda v: self._gathered(v, rows), cells), best, finished, lengths)
-        ids.stop_gradient = True
-        return self.OutputWrapper(best, ids, parents), after, self._embedded(ids), finished
+        return self.OutputWrapper(best, ids, parents), after
 
     def _scores(self, logits: Variable, states: Any, width: int) -> Any:
         """Return sums of logarithms [batch, beam_size, ids]; what is finished goes on with the end token alone, at no cost."""

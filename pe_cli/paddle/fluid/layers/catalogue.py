@@ -16,9 +16,9 @@ from pe_cli.paddle.fluid.constant_sizes import folded, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.original_names import NAMINGS
 from pe_cli.paddle.fluid.layers.tensor import assign
-from pe_cli.paddle.fluid.naming import named
+from pe_cli.paddle.fluid.naming import named, use
 from pe_cli.program.ir import Variable
-from pe_cli.program.param_attr import ParamAttr
+from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
 #: Where the original's order differs from the core's: all arguments in order.
 ORDER = {
@@ -101,11 +101,16 @@ def called(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def layer(*args: Any, **given: Any) -> Any:
+        ensure_defaults()
         for at, name in needed:
             if (args[at] if at < len(args) else given.get(name, 0)) is None:
                 raise FluidTypeError(f"{fn.__name__}: {name} is None", hint="give a variable")
         with raised_as(FluidValueError):
-            return fn(*map(_attribute, args), **{k: _attribute(v) for k, v in given.items()})
+            made = fn(*map(_attribute, args), **{k: _attribute(v) for k, v in given.items()})
+        for value in (*args, *given.values()):
+            if isinstance(value, WeightNormParamAttr):
+                use({"elementwise_div": 1, "elementwise_mul": 1, "reshape2": int(value.dim is not None)})
+        return made
 
     return layer
 

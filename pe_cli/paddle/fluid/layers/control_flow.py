@@ -1,13 +1,13 @@
-"""Branches and loops, which a step runs, and arrays of tensors.
+"""Loops, which a step runs, beside branches and arrays of tensors.
 
-Where the program alone says which branch is taken, only that one is appended. A loop whose body changes sizes or reads arrays at places
+A loop whose body changes sizes or reads arrays at places
 that change is written out, if the program alone says how often it runs; else its rounds are steps of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -15,8 +15,9 @@ from pe_cli.layers.control import loops
 from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.constant_sizes import BRANCHES, CLOSED, OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
+from pe_cli.paddle.fluid.layers.branches import case, cond, known, switch_case
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     DynamicRNN,
@@ -24,7 +25,6 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     max_sequence_len,
     reorder_lod_tensor_by_rank,
 )
-from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.tensor_arrays import (
     MOST,
@@ -36,110 +36,13 @@ from pe_cli.paddle.fluid.layers.tensor_arrays import (
 )
 from pe_cli.paddle.fluid.layers.utils import flatten, like
 from pe_cli.paddle.fluid.layers.varying import open_sizes, widen
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.paddle.reference_names import missing
-from pe_cli.program.ir import Variable, agrees
+from pe_cli.program.ir import Variable
 from pe_cli.program.outline import Outline, undo
 
 #: Rounds of a loop that are written out at most.
 MAX_ROUNDS = 10_000
-
-
-def _known(layer: str, what: Any) -> bool | None:
-    """Return a condition's value, None where only a step knows it.
-
-    Raises:
-        FluidTypeError: it is neither a variable nor a bool; a TypeError.
-        FluidValueError: it is more than one bool; a ValueError.
-    """
-    if isinstance(what, bool):
-        return what
-    if not isinstance(what, Variable):
-        raise FluidTypeError(f"{layer}: a condition is a bool variable, got {type(what).__name__}")
-    found = value_of(what)
-    if found is None:
-        return None
-    if found.size != 1:
-        raise FluidValueError(f"{layer}: a condition is one bool, '{what.name}' is {what.type}")
-    return bool(found.ravel()[0])
-
-
-def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
-    """Return what one of two functions returns; a step runs that one alone.
-
-    Raises:
-        FluidValueError: only a step knows pred, and the functions return different structures or types; a ValueError.
-    """
-    known = _known("cond", pred)
-    if known is not None:
-        chosen = true_fn if known else false_fn
-        return None if chosen is None else chosen()
-    block = default_main_program().global_block()
-    parts, made = [], []
-    for fn in (true_fn, false_fn):
-        # Both branches are appended behind each other and cut out again: layers append to the block that is current, and need no other way.
-        parts.append(Outline(block))
-        parts[-1].varied = set()
-        BRANCHES.append(parts[-1])
-        try:
-            made.append(None if fn is None else fn())
-        finally:
-            BRANCHES.pop()
-        # Before the second is cut out, while the variables of both are in the block.
-        if len(made) == 2:
-            _check_alike(*made)
-        parts[-1].cut()
-    rows = [[v for v in flatten(m) if v is not None] for m in made]
-    with raised_as(FluidValueError):
-        varied = {name for part in parts for name in part.varied or ()}
-        outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]), varied)
-    return like(made[0], iter(outs))
-
-
-def _check_alike(yes: Any, no: Any) -> None:
-    """Check that two branches return the same: called before the second is cut out, so that its variables are there."""
-    pairs = zip(flatten(yes), flatten(no), strict=False)
-    same = len(flatten(yes)) == len(flatten(no)) and all(
-        (a is None and b is None) or (isinstance(a, Variable) and isinstance(b, Variable) and agrees(a.type, b.type))
-        for a, b in pairs
-    )
-    if not same:
-        raise FluidValueError(f"cond: the functions return {yes} and {no}", hint="return tensors of one type from both")
-
-
-def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = None, name: str | None = None) -> Any:
-    """Run the first function whose condition holds, else default, or the last one without default.
-
-    Raises:
-        FluidValueError: there is no pair of a condition and a function.
-    """
-    if not pred_fn_pairs:
-        raise FluidValueError("case needs a pair of a condition and a function")
-    (pred, fn), *rest = pred_fn_pairs
-    # Without default the last function runs if no condition before holds, so its own need not be asked.
-    if not rest and default is None and _known("case", pred) is None:
-        return fn()
-    otherwise = (lambda: case(rest, default)) if rest else default or fn
-    return cond(pred, fn, otherwise)
-
-
-def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None) -> Any:
-    """Run the function of an index, else default, or the one with the largest index.
-
-    Raises:
-        FluidTypeError: the index is neither a number nor a variable; a TypeError.
-    """
-    found: Any = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
-    fns: dict[int, Any] = {}
-    for place, fn in enumerate(found):
-        index, chosen = fn if isinstance(fn, (tuple, list)) else (place, fn)
-        fns[index] = chosen
-    # The one with the largest index stands for all others, as in the original.
-    otherwise = default or fns[max(fns)]
-    if not isinstance(branch_index, Variable) or value_of(branch_index) is not None:
-        wanted = sizes_of("switch_case", "branch_index", branch_index, single=True)
-        return fns.get(wanted, otherwise)()
-    pairs = [(equal(branch_index, call("fill_constant", [1], branch_index.dtype, float(i))), fn) for i, fn in fns.items()]
-    return case(pairs, otherwise)
 
 
 def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None, bound: int = 0) -> Any:
@@ -158,6 +61,7 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
     """
     state = list(loop_vars)
     block = default_main_program().global_block()
+    use({"while_loop": 1, "assign": sum(isinstance(v, Variable) for v in flatten(state)) + 1})
     # Four attempts, each after the last was taken back: a loop of fixed types, the rounds written out, a loop whose sizes vary, and the
     # block of a While, which may write arrays and append to the block around it.
     before, names = (list(block.ops), set(block.vars)), _Names(block)
@@ -165,11 +69,13 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
 
     def back() -> None:
         undo(block, *before)
+        names.back()
         for array, kept in arrays:
             vars(array).update({**kept, "items": dict(kept["items"])})
 
+    again = _Again(cond)
     try:
-        return _repeated(cond, body, state, bound)
+        return again.counted(_repeated(again, body, state, bound))
     except (PeError, NotThereYet) as error:
         back()
         with contextlib.suppress(NotThereYet):
@@ -180,13 +86,34 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
         opened = _opened(body, state)
         if opened is not None:
             with contextlib.suppress(NotThereYet):
-                return _repeated(cond, body, list(like(state, iter(opened))), bound, varying=True)
+                again = _Again(cond)
+                return again.counted(_repeated(again, body, list(like(state, iter(opened))), bound, varying=True))
         back()
         if isinstance(error, NotThereYet) and error.hint == "While":
-            names.back()
             return _as_while(cond, body, state, bound)
         # The first error tells what the script's loop lacks; those of the other attempts would mislead.
         raise FluidValueError(getattr(error, "message", str(error)), hint=getattr(error, "hint", None)) from error
+
+
+class _Again:
+    """A condition of a loop: the original appends it twice, before the loop and behind a round."""
+
+    def __init__(self, condition: Any) -> None:
+        self.condition, self.calls = condition, 0
+        self.used: dict[str, int] = {}
+
+    def __call__(self, *given: Any) -> Any:
+        before = unique_name.generator.ids.copy()
+        made = self.condition(*given)
+        self.used = dict(unique_name.generator.ids - before)
+        self.calls += 1
+        return made
+
+    def counted(self, found: Any) -> Any:
+        """Return a loop's result, with the names of the loop and of the second condition used up."""
+        use({"while": 1, "_generated_var": 1})
+        use(self.used if self.calls == 1 else {})
+        return found
 
 
 class _Names:
@@ -202,7 +129,7 @@ class _Names:
         for block, (ops, names) in zip(self.blocks, self.known, strict=True):
             block.ops[:] = ops
             block.vars = {n: v for n, v in block.vars.items() if n in names}
-        unique_name.generator.ids = self.counts
+        unique_name.generator.ids = self.counts.copy()
 
 
 def _closed(body: Any, state: list[Any], states: Sequence[Variable]) -> list[Any]:
@@ -222,7 +149,9 @@ def _as_while(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
         if isinstance(v, Variable) and v.is_data and 0 in v.shape:  # filled before the first round
             v.type = v.type.with_shape(*(size or -1 for size in v.shape))
     now = list(like(state, iter(held)))
-    flag = call("assign", cond(*now))
+    first = cond(*now)
+    with apart("while_loop"):
+        flag = call("assign", first)
     loop = While(flag, bound=bound)
     with loop.block():
         after = flatten(body(*now))
@@ -230,11 +159,15 @@ def _as_while(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
             raise FluidValueError(f"body of while_loop returns {len(after)} variables for {len(held)}")
         # All that changes place is copied first: assigned one by one, a variable would be lost before it is read.
         names = {v.name for v in held if isinstance(v, Variable)}
-        new = [call("assign", v) if isinstance(v, Variable) and v.name in names and v is not held[i] else v for i, v in enumerate(after)]
-        for old, v in zip(held, new, strict=True):
-            if isinstance(old, Variable) and v is not old:
-                call("assign", v, old)
-        call("assign", cond(*now), flag)
+        with apart("while_loop"):
+            moves = [isinstance(v, Variable) and v.name in names and v is not held[i] for i, v in enumerate(after)]
+            new = [call("assign", v) if moved else v for v, moved in zip(after, moves, strict=True)]
+            for old, v in zip(held, new, strict=True):
+                if isinstance(old, Variable) and v is not old:
+                    call("assign", v, old)
+        goes_on = cond(*now)
+        with apart("while_loop"):
+            call("assign", goes_on, flag)
     return now
 
 
@@ -270,7 +203,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int, *, varying: bo
 def _written_out(cond: Any, body: Any, state: list[Any]) -> list[Any] | None:
     """Append the ops of body, round after round; return None where only a step knows the condition."""
     for _ in range(MAX_ROUNDS):
-        goes_on = _known("while_loop", cond(*state))
+        goes_on = known("while_loop", cond(*state))
         if goes_on is None:
             return None
         if not goes_on:
@@ -300,6 +233,7 @@ class While:
         if not isinstance(cond, Variable) or cond.dtype != "bool" or cond.type.size != 1:
             raise FluidTypeError(f"While: a condition is one bool, got {cond}")
         self.cond, self.bound = cond, bound
+        use({"while": 1})
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
@@ -317,6 +251,7 @@ class While:
             yield
         finally:
             OPEN.pop()
+        use({"_generated_var": 1})
         if any(op.definition.has(OnHost) for op in block.ops[rounds.begin :]):
             self._list_arrays(rounds)
         if rounds.varied:

@@ -15,8 +15,10 @@ from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import equal
+from pe_cli.paddle.fluid.layers.original_counts import decoding_begins, decoding_ends, finished_state
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.utils import flatten, like, map_structure
+from pe_cli.paddle.fluid.naming import apart, plainly, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.outline import Outline
 
@@ -95,13 +97,17 @@ class TrainingHelper(DecodeHelper):
 
     def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
         self.inputs, self.sequence_length, self.time_major = inputs, sequence_length, time_major
-        self._rows = map_structure(lambda x: x if time_major else _swapped(x), inputs)
+        with apart("training_helper"):
+            self._rows = map_structure(lambda x: x if time_major else _swapped(x), inputs)
+        use({"pad": len(flatten(inputs))})
         steps = flatten(self._rows)[0].shape[0]
         self.max_steps = steps if steps > 0 else None
 
     def initialize(self) -> tuple[Any, Variable]:
         """Return the first step of the inputs."""
-        first = map_structure(lambda x: call("squeeze", call("slice", x, [0], [0], [1]), [0]), self._rows)
+        use({f"{x.name}_slice": 1 for x in flatten(self.inputs)})
+        with apart("training_helper"):
+            first = map_structure(lambda x: call("squeeze", call("slice", x, [0], [0], [1]), [0]), self._rows)
         # A sequence without rows is finished before it begins.
         return first, equal(self.sequence_length, call("fill_constant", [1], self.sequence_length.dtype, 0.0))
 
@@ -111,6 +117,12 @@ class TrainingHelper(DecodeHelper):
 
     def next_inputs(self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
         """Return the next step of the inputs; zeros behind the last one."""
+        many = len(flatten(self.inputs))
+        use({"cast": 1 + (self.sequence_length.dtype != "int32"), "tmp": 1 + many, "less_equal": 1, "slice": many, "squeeze": many})
+        with apart("training_helper"):
+            return self._following(time, states)
+
+    def _following(self, time: Variable, states: Any) -> tuple[Variable, Any, Any]:
         after = call("scale", time, 1.0, 1.0)
         lengths = self.sequence_length
         finished = call("less_equal", lengths, after if lengths.dtype == after.dtype else call("cast", after, lengths.dtype))
@@ -175,10 +187,16 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         super().__init__(embedding_fn, start_tokens, end_token)
         if softmax_temperature is not None and not softmax_temperature > 0:
             raise FluidValueError(f"SampleEmbeddingHelper: softmax_temperature is {softmax_temperature}", hint="a number above 0")
+        use({"fill_constant": int(softmax_temperature is not None)})
         self.softmax_temperature, self.seed = softmax_temperature, seed
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
         """Return a place of every sample's outputs, drawn: the first up to which their probabilities exceed a uniform number."""
+        use({"tmp": int(self.softmax_temperature is not None), "softmax": 1, "sampling_id": 1})
+        with apart("sample_helper"):
+            return self._drawn(outputs)
+
+    def _drawn(self, outputs: Variable) -> Variable:
         # Dividing logits by the temperature before the softmax sharpens or flattens the distribution.
         logits = outputs if self.softmax_temperature is None else call("scale", outputs, 1.0 / self.softmax_temperature)
         sums = call("cumsum", call("softmax", logits), 1)
@@ -256,8 +274,11 @@ def dynamic_decode(
         Outputs, [batch, time, ...] each, the last states, and with return_length the lengths, int64.
     """
     inputs, states, finished = decoder.initialize(inits)
-    start = call("fill_constant", [1], "int64", 0.0)
-    lengths = call("scale", call("cast", finished, "int64"), 0.0)
+    many, limited = (len(flatten(inputs)), len(flatten(states))), max_step_num is not None
+    use(decoding_begins(*many, limited=limited, is_test=is_test))
+    with apart("dynamic_decode"):
+        start = call("fill_constant", [1], "int64", 0.0)
+        lengths = call("scale", call("cast", finished, "int64"), 0.0)
     named: dict[str, Any] = {}
     parts = (start, finished, lengths, inputs, states)
 
@@ -271,7 +292,8 @@ def dynamic_decode(
 
     def body(held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
         time, done, length, now, state = like(parts, iter(held))
-        out, after, following, done_now = decoder.step(time, now, state, **given)
+        with plainly():
+            out, after, following, done_now = decoder.step(time, now, state, **given)
         named["out"] = out
         # Beams change their places, so a flag of this step may belong to another sequence than that of the last: the decoder keeps both
         # itself.
@@ -282,6 +304,9 @@ def dynamic_decode(
             length = call("elementwise_add", length, call("cast", call("logical_not", done), "int64"))
             if impute_finished:
                 after = map_structure(lambda old, new: _kept(old, new, done), state, after)
+        for v in flatten(state) if impute_finished else ():
+            use(finished_state(v.dtype))
+        use(decoding_ends(*many, len(flatten(out)), limited=limited, is_test=is_test))
         return flatten([call("scale", time, 1.0, 1.0), done_now, length, following, after]), flatten(out)
 
     # One more, since the step number is compared after the step.
@@ -291,14 +316,15 @@ def dynamic_decode(
     # Ops in a decoder's step belong to its loop, as those in a While do.
     OPEN.append(_Steps(default_main_program().global_block()))
     try:
-        with raised_as(FluidValueError):
+        with raised_as(FluidValueError), apart("dynamic_decode"):
             finals, rows, count = collecting_while(goes_on, body, flatten(parts), bound=bound)
     finally:
         OPEN.pop()
     _, _, lengths, _, final_states = like(parts, iter(finals))
-    helper = LayerHelper("dynamic_decode")
-    # Collected rows have room for the bound; the first `count` are those of steps that ran.
-    outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
+    with apart("dynamic_decode"):
+        helper = LayerHelper("dynamic_decode")
+        # Collected rows have room for the bound; the first `count` are those of steps that ran.
+        outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
     outputs, final_states = decoder.finalize(outputs, final_states, lengths)
     if not output_time_major:
         outputs = map_structure(_swapped, outputs)

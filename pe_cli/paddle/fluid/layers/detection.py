@@ -10,6 +10,7 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.naming import use
 from pe_cli.program.ir import Variable
 
 
@@ -90,6 +91,7 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         "multi_box_head", list(inputs), image, base_size, num_classes, each[0], min_ratio, max_ratio, each[1], each[2], steps, step_w,
         step_h, offset, list(variance), flip, clip, kernel_size, pad, stride, None, min_max_aspect_ratios_order,
     )  # fmt: skip
+    use({"flatten": 4 * len(inputs)})
     # With one feature map the original joins nothing, and its names are those of the layers.
     if len(inputs) > 1:
         _name_as_the_original(found)

@@ -15,7 +15,9 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError,
 from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.original_counts import RANKED
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
+from pe_cli.paddle.fluid.naming import apart, rename, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.prune import prune
 
@@ -41,6 +43,7 @@ def lod_rank_table(x: Variable, level: int = 0) -> RankTable:
     """
     if not isinstance(x, Variable):
         raise FluidTypeError(f"lod_rank_table takes a variable with sequences, got {x!r:.60}")
+    use({"lod_rank_table": 2})
     return RankTable(x, level)
 
 
@@ -114,6 +117,7 @@ class DynamicRNN:
         #: Sequences of sequences that are gone through, and what is collected of them.
         self._nested: Variable | None = None
         self._made: list[Variable] = []
+        use({"dynamic_rnn": 1, "while": 1})
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
@@ -130,6 +134,7 @@ class DynamicRNN:
             yield
         finally:
             OPEN.pop()
+        use({"_generated_var": 1})
         if self._nested is not None:
             with raised_as(FluidValueError):
                 self._found = [_nest(out, self._nested) for out in self._made]
@@ -139,7 +144,10 @@ class DynamicRNN:
         with raised_as(FluidValueError):
             outs, _ = self._loop.close()
         # Gradients flow through loops from here on; the collected rows are unpadded into sequences again.
-        self._found = [self._rows(out) for out in outs]
+        with apart("dynamic_rnn"):
+            self._found = [self._rows(out) for out in outs]
+        for out in self._found:
+            rename(out.block, out, f"{LayerHelper('array_to_lod_tensor').name}.tmp_0")
 
     def _rows(self, out: Variable) -> Any:
         """Return what was collected as sequences, in the order that they have outside."""
@@ -179,6 +187,7 @@ class DynamicRNN:
             self._nested = self._nested or x
             return _nest(x, None)
         # The first step_input decides the order; others must have as many sequences and take the same.
+        use({"dynamic_rnn_input_array": 1, "array_read": 1, **({} if self._table else RANKED)})
         table = self._table or RankTable(x, level)
 
         def padded() -> Any:
@@ -186,8 +195,9 @@ class DynamicRNN:
             return call("sequence_pad", _reordered(x, table), zero)
 
         # What the loop reads is made before the loop, outside of the block that is being written.
-        block, lengths = loop.outline.outside(lambda: tuple(padded()))
-        rows = loop.outline.outside(lambda: call("transpose", block, [1, 0, *range(2, len(block.shape))]))
+        with apart("dynamic_rnn"):
+            block, lengths = loop.outline.outside(lambda: tuple(padded()))
+            rows = loop.outline.outside(lambda: call("transpose", block, [1, 0, *range(2, len(block.shape))]))
         if self._table is None:
             self._table, self._lengths, self._each = table, lengths, rows
         return loop.input(rows)
@@ -207,7 +217,9 @@ class DynamicRNN:
         if self._table is None:
             raise FluidValueError("DynamicRNN: static_input before step_input", hint="call step_input first")
         table = self._table
-        made: Variable = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(x, table))
+        use({"dynamic_rnn_static_input_reordered": 1, "shrink_memory": 1})
+        with apart("dynamic_rnn"):
+            made: Variable = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(x, table))
         return made
 
     def memory(
@@ -238,14 +250,19 @@ class DynamicRNN:
         if self._table is None or self._each is None:
             raise FluidValueError("DynamicRNN: memory before step_input", hint="call step_input first")
         table, each = self._table, self._each
+        use({"dynamic_rnn_mem_array": 1, "array_read": 1, "shrink_memory": 1})
         if init is not None:
-            start = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(init, table)) if need_reorder else init
+            use({"dynamic_rnn_mem_init_reordered": int(need_reorder)})
+            with apart("dynamic_rnn"):
+                start = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(init, table)) if need_reorder else init
             return loop.state(start)
         if shape is None:
             raise FluidValueError("a memory needs init or shape")
         sizes, kind = [-1, *shape], as_dtype(dtype)
         # As many rows as the loop has sequences, which a step knows.
-        made = loop.outline.outside(lambda: fill_constant_batch_size_like(each, sizes, kind, float(value), 1, 0))
+        use({"mem_init": 1, "in0": 1})
+        with apart("dynamic_rnn"):
+            made = loop.outline.outside(lambda: fill_constant_batch_size_like(each, sizes, kind, float(value), 1, 0))
         return loop.state(made)
 
     def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
@@ -254,11 +271,13 @@ class DynamicRNN:
         Raises:
             FluidValueError: it is no memory of this one; a ValueError.
         """
+        use({"array_write": 1})
         with raised_as(FluidValueError):
             self._now.update(ex_mem, new_mem)
 
     def output(self, *outputs: Variable) -> None:
         """Collect variables of every round."""
+        use({"array_write": len(outputs)})
         for o in outputs:
             if self._nested is not None:
                 self._made.append(o)

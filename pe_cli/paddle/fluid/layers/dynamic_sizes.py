@@ -15,6 +15,8 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, r
 from pe_cli.paddle.fluid.constant_sizes import known_or_fed, open_sizes, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.original_counts import DEFAULT_CASE
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.program.ir import Variable
 
 #: An end beyond every axis.
@@ -268,12 +270,14 @@ class IfElse:
         self._parted: dict[str, list[Variable]] = {}
         self._outputs: dict[bool, list[Variable]] = {}
         self._branch: bool | None = None
+        self._prefix = LayerHelper("ifelse", name).name
 
     @contextlib.contextmanager
     def _in(self, branch: bool) -> Iterator[None]:
         if self._branch is not None:
             raise FluidValueError("IfElse: a block inside a block of the same IfElse", hint="end the first one before")
         self._branch = branch
+        use(DEFAULT_CASE)
         try:
             yield
         finally:
@@ -295,9 +299,10 @@ class IfElse:
         """
         if self._branch is None:
             raise FluidValueError("IfElse: input is for inside a block", hint="with ie.true_block(): ...")
+        use({f"ifelse_input{self._prefix}": 1})
         # Rows are split once per variable, however often both blocks ask for them.
         if x.name not in self._parted:
-            with raised_as(FluidValueError):
+            with raised_as(FluidValueError), apart("ifelse"):
                 inputs = {"X": x, "Mask": self.cond}
                 self._parted[x.name] = LayerHelper("ifelse_input").op("split_rows", inputs, {}, ("OutTrue", "OutFalse"))
         return self._parted[x.name][0 if self._branch else 1]
@@ -310,6 +315,7 @@ class IfElse:
         """
         if self._branch is None or self._branch in self._outputs or not outs:
             raise FluidValueError("IfElse: output is for once in each block, with a variable or more")
+        use({"assign": len(outs), f"{self._prefix}_output": len(outs)})
         self._outputs[self._branch] = list(outs)
 
     def __call__(self) -> list[Variable]:
@@ -322,10 +328,9 @@ class IfElse:
         if not yes or len(yes) != len(no):
             counts = f"{len(yes)} and {len(no)}"
             raise FluidValueError(f"IfElse: the blocks have {counts} outputs", hint="call ie.output in both, with as many")
-        helper = LayerHelper("ifelse")
         with raised_as(FluidValueError):
             pairs = zip(yes, no, strict=True)
-            return [helper.one("merge_rows", {"InTrue": a, "InFalse": b, "Mask": self.cond}) for a, b in pairs]
+            return [LayerHelper("merge_lod_tensor").one("merge_rows", {"InTrue": a, "InFalse": b, "Mask": self.cond}) for a, b in pairs]
 
 
 __all__ = [

@@ -16,11 +16,12 @@ Given = Mapping[str, Any]
 _FIRST = (
     "round", "selu", "maxout", "prelu", "clamp", "l2_normalize", "elementwise_equal", "allclose", "multiplex", "reduce_all",
     "reduce_any", "dist", "trace", "isfinite", "is_empty", "dot", "addmm", "cross", "kron", "bilinear_tensor_product", "cos_sim",
-    "fsp_matrix", "row_conv", "add_position_encoding", "affine_channel", "pad2d", "roll", "im2sequence", "pixel_shuffle",
+    "fsp_matrix", "row_conv", "add_position_encoding", "affine_channel", "pad2d", "im2sequence", "pixel_shuffle",
     "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag", "diag_embed", "index_select", "index_sample", "meshgrid",
     "shard_index", "conv3d", "conv3d_transpose", "deformable_conv", "pool2d", "pool3d", "rank_loss",
     "margin_rank_loss", "bpr_loss", "label_smooth", "sigmoid_focal_loss", "warpctc", "sequence_conv", "density_prior_box",
-    "mean_iou", "auc", "unique_with_counts", "unique", "assign",
+    "mean_iou", "auc", "unique_with_counts", "unique", "assign", "randint", "randn", "reorder_lod_tensor_by_rank", "merge_selected_rows",
+    "array_read", "array_write", "array_length", "crop_tensor", "read_file", "stack",
 )  # fmt: skip
 #: Layers with another prefix, or another output.
 _OTHERS = {
@@ -33,9 +34,13 @@ _OTHERS = {
     "topk": Naming("top_k"),
     "has_inf": Naming("isinf"),
     "has_nan": Naming("isnan"),
-    "reshape": Naming("reshape2", temporaries=2),
     "unsqueeze": Naming("unsqueeze2", temporaries=2),
     "scatter_nd": Naming("scatter_nd_add", before={"fill_constant": 1}),
+    "tensor_array_to_tensor": Naming("tensor_array_to_tensor", (0, 1)),
+    "autoincreased_step_counter": Naming("global_step_counter"),
+    "random_crop": Naming("random_crop", before={"random_crop_seed": 1}),
+    "py_reader": Naming("create_py_reader", before={"lod_tensor_blocking_queue": 1, "double_buffer": 1}),
+    "create_py_reader_by_data": Naming("create_py_reader", before={"lod_tensor_blocking_queue": 1, "double_buffer": 1}),
     "tril": Naming("tril", (PREFIX,)),
     "triu": Naming("triu", (PREFIX,)),
     "nonzero": Naming("where_index"),
@@ -53,11 +58,13 @@ _OTHERS = {
     "resize_trilinear": Naming("trilinear_interp"),
     "image_resize_short": Naming("bilinear_interp"),
     "square_error_cost": Naming("square_error_cost", (1,)),
+    "huber_loss": Naming("huber_loss", (1,)),
+    "beam_search": Naming("beam_search", (1, 0, 2)),
     "mse_loss": Naming("reduce_mean", before={"square_error_cost": 1}),
     "smooth_l1": Naming("smooth_l1_loss", (1,)),
     "dice_loss": Naming("reduce_mean", before={"one_hot": 1, "tmp": 6, "reduce_sum": 3}),
     "npair_loss": Naming(
-        "npair_loss",
+        "softmax_with_cross_entropy",
         ("tmp",),
         {"reshape2": 1, "expand": 1, "transpose": 1, "equal": 1, "reduce_sum": 4, "square": 2, "reduce_mean": 3, "matmul": 1},
         made=7,
@@ -123,6 +130,75 @@ def _where(given: Given) -> Naming | None:
     return Naming("where_index") if given.get("x") is None and given.get("y") is None else None
 
 
+def _eye(given: Given) -> Naming:
+    batch = given.get("batch_shape")
+    # Each axis in front is a layer that stacks.
+    return Naming("eye", ("stack.tmp_0",), made=len(batch)) if batch else Naming("eye")
+
+
+def _nonzero(given: Given) -> Naming:
+    x = given.get("input", given.get("x"))
+    return Naming("where_index", ("slice.tmp_0",) * len(x.shape) if given.get("as_tuple") and x is not None else (0,))
+
+
+def _ssd_loss(given: Given) -> Naming:
+    used = {
+        "shape": 1, "iou_similarity": 1, "bipartite_match": 1, "reshape2": 3, "target_assign": 3, "flatten": 7, "cast": 2,
+        "softmax_with_cross_entropy": 2, "slice": 1, "box_coder": 1, "smooth_l1_loss": 1,
+    }  # fmt: skip
+    if given.get("normalize", True):
+        return Naming("ssd_loss", ("tmp",), {**used, "reduce_sum": 2}, made=6)
+    return Naming("ssd_loss", ("reduce_sum.tmp_0",), {**used, "tmp": 5})
+
+
+def _decay(numbers: int, **used: int) -> Callable[[Given], Naming]:
+    """Return the naming of a schedule whose rate is the last of so many results of Python's operators; staircases use `floor`."""
+
+    def naming(given: Given) -> Naming:
+        steps = {"floor": 1} if given.get("staircase") else {}
+        return Naming("cast", ("tmp",), {"global_step_counter": 1, **used, **steps}, made=numbers)
+
+    return naming
+
+
+def _polynomial_decay(given: Given) -> Naming:
+    if not given.get("cycle"):
+        return _decay(6, fill_constant=1, elementwise_min=1)(given)
+    return _decay(9, ceil=1, fill_constant=2, switch=1, conditional_block=1, logical_not=1, assign=1, _generated_var=1)(given)
+
+
+def _piecewise_decay(given: Given) -> Naming:
+    cases = len(given.get("boundaries", ()))
+    used = {
+        "global_step_counter": 1, "cast": 1, "fill_constant": 2 * cases + 1, "tmp": cases, "conditional_block": cases + 1,
+        "logical_not": cases, "assign": cases + 1, "_generated_var": cases + 1, "logical_and": 2 * (cases - 1),
+    }  # fmt: skip
+    return Naming("switch", before=used)
+
+
+def _warmup(given: Given) -> Naming:
+    used = {"global_step_counter": 1, "cast": 1, "tmp": 5, "conditional_block": 2, "logical_not": 1, "assign": 2, "_generated_var": 2}
+    return Naming("switch", before={**used, "fill_constant": int(not isinstance(given.get("learning_rate"), Variable))})
+
+
+def _by_size(key: str, *names: str) -> Callable[[Given], Naming]:
+    """Return the naming of a layer that makes a constant of every number beside variables in lists of sizes.
+
+    Args:
+        key: of others.
+        names: arguments that are such lists.
+    """
+    # These constants have the first numbers of the layer's own.
+
+    def naming(given: Given) -> Naming:
+        lists = [v for v in map(given.get, names) if isinstance(v, (list, tuple)) and any(isinstance(n, Variable) for n in v)]
+        count = sum(not isinstance(n, Variable) for v in lists for n in v)
+        further = int(key == "reshape2")
+        return Naming(key, (count,), before={"fill_constant": count}, temporaries=count + 1 + further)
+
+    return naming
+
+
 _BY_ARGUMENTS: dict[str, Callable[[Given], Naming | None]] = {
     "adaptive_pool2d": _adaptive(2),
     "adaptive_pool3d": _adaptive(3),
@@ -133,6 +209,21 @@ _BY_ARGUMENTS: dict[str, Callable[[Given], Naming | None]] = {
     "image_resize": _resized,
     "interpolate": _resized,
     "where": _where,
+    "eye": _eye,
+    "nonzero": _nonzero,
+    "ssd_loss": _ssd_loss,
+    "roll": lambda given: Naming("roll", before={"reshape2": 1 if given.get("axis") is not None else 2}),
+    "reshape": _by_size("reshape2", "shape"),
+    "slice": _by_size("slice", "starts", "ends"),
+    "strided_slice": _by_size("strided_slice", "starts", "ends", "strides"),
+    "exponential_decay": _decay(4),
+    "natural_exp_decay": _decay(3, exp=1),
+    "inverse_time_decay": _decay(5),
+    "cosine_decay": _decay(5, floor=1, cos=1),
+    "noam_decay": _decay(4, elementwise_min=1),
+    "polynomial_decay": _polynomial_decay,
+    "piecewise_decay": _piecewise_decay,
+    "linear_lr_warmup": _warmup,
     "cross_entropy": lambda given: Naming("cross_entropy" if given.get("soft_label") else "cross_entropy2"),
     "ctc_greedy_decoder": lambda given: Naming(
         "ctc_greedy_decoder", before={"top_k": 1, "squeeze": int(given.get("input_length") is not None)}

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.lazy_dataclass import dataclass
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.naming import apart, rename
 from pe_cli.program.ir import Variable
 
 
@@ -122,7 +124,10 @@ def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         print_phase: forward or both; with backward nothing is shown, as gradients are not.
     """
     # A copy of its own: what is shown is fetched, and fetching the input could keep it from being computed in place.
-    out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
+    name = LayerHelper(f"print_{input.name}").name
+    with apart("print"):
+        out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
+    rename(out.block, out, f"{name}.tmp_0")
     facts = print_tensor_name, print_tensor_type, print_tensor_shape
     shown = Printed(out.name, input.name, message or "", first_n, summarize, facts)
     # The gradient's phase has no place here: what runs backward is appended later.

@@ -14,6 +14,7 @@ from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
+from pe_cli.paddle.fluid.naming import use
 from pe_cli.program.ir import Variable
 
 
@@ -48,6 +49,7 @@ def py_func(
             ValueError.
     """
     ensure_defaults()
+    use({"py_func": 1})
     for function, what in ((func, "func"), (backward_func, "backward_func")):
         if not callable(function) and (what == "func" or function is not None):
             raise FluidTypeError(f"py_func: {what} must be a function, got {function!r:.60}")

@@ -1,4 +1,4 @@
-"""Recurrent layers: StaticRNN, cells, and rnn, which repeats a cell."""
+"""Recurrent layers: StaticRNN, and rnn, which repeats a cell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 from pe_cli.layers.control.loops import Scan, scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
+from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.layers.cells import GRUCell, LSTMCell, RNNCell
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import less_equal
+from pe_cli.paddle.fluid.layers.original_counts import KEPT_STATE, LENGTHS
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.utils import flatten, like
+from pe_cli.paddle.fluid.naming import apart, rename, use
 from pe_cli.program.ir import Variable
 
 
@@ -25,6 +29,7 @@ class StaticRNN:
         self._loop: Scan | None = None
         self._steps: int | None = None
         self._found: list[Variable] | None = None
+        self._prefix = LayerHelper("static_rnn", name).name
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -43,6 +48,9 @@ class StaticRNN:
             raise FluidValueError("a StaticRNN needs a step_input")
         with raised_as(FluidValueError):
             self._found, _ = self._loop.close()
+        use({"_generated_var": 1})
+        for i, out in enumerate(self._found):
+            rename(out.block, out, f"{self._prefix}.tmp_{i}")
 
     @property
     def _now(self) -> Scan:
@@ -78,6 +86,7 @@ class StaticRNN:
             FluidValueError: neither init nor shape and batch_ref are given.
         """
         loop = self._now
+        use({f"{self._prefix}@mem": 1})
         if init is not None:
             return loop.state(init)
         if shape is None or batch_ref is None:
@@ -86,9 +95,11 @@ class StaticRNN:
         sizes = [1 if s == -1 else s for s in shape]
         whole = loop.source(batch_ref)  # of one step of an input: the batch axis stands behind that of time
         ref, axis = (batch_ref, ref_batch_dim_idx) if whole is None else (whole, 1)
-        start: Variable = loop.outline.outside(
-            lambda: fill_constant_batch_size_like(ref, sizes, "float32", init_value, axis, init_batch_dim_idx)
-        )
+        use({f"{self._prefix}@memory_boot": 1})
+        with apart("static_rnn"):
+            start: Variable = loop.outline.outside(
+                lambda: fill_constant_batch_size_like(ref, sizes, "float32", init_value, axis, init_batch_dim_idx)
+            )
         return loop.state(start)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
@@ -113,172 +124,6 @@ class StaticRNN:
         if not self._found:
             raise EnforceNotMet("this StaticRNN has no step_output")
         return self._found[0] if len(self._found) == 1 else self._found
-
-
-class RNNCell:
-    """One step of a recurrent network: `cell(inputs, states) -> outputs, new states`."""
-
-    hidden_size: int
-
-    def call(self, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any]:
-        """Append one step; `given` is what `rnn` and decoders pass on.
-
-        Raises:
-            NotImplementedError: the class does not define it.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no call: define it")
-
-    def __call__(self, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any]:
-        return self.call(inputs, states, **given)
-
-    @property
-    def state_shape(self) -> Any:
-        """Sizes of a state without the batch axis, or a structure of such sizes."""
-        return [self.hidden_size]
-
-    @property
-    def state_dtype(self) -> Any:
-        """Element type of all states, or one for each in the structure of `state_shape`."""
-        return "float32"
-
-    def get_initial_states(
-        self,
-        batch_ref: Any,
-        shape: Any = None,
-        dtype: Any = None,
-        init_value: float = 0.0,
-        batch_dim_idx: int = 0,
-    ) -> Any:
-        """Return states of one value for the batch of a variable.
-
-        Args:
-            batch_ref: a variable, or a structure whose first variable says how large the batch is.
-            shape: sizes, or a structure of sizes; default: `state_shape`. A first size of -1 stands for the batch.
-            dtype: one, or a structure of them; default: `state_dtype`.
-            init_value: of every element.
-            batch_dim_idx: axis of the batch in batch_ref.
-        """
-        ref = flatten(batch_ref)[0]
-        kinds = self.state_dtype if dtype is None else dtype
-
-        def filled(sizes: Any, kind: Any) -> Any:
-            if isinstance(sizes, int):
-                sizes = [sizes]
-            if all(isinstance(size, int) for size in sizes) and not isinstance(sizes, dict):
-                whole = list(sizes) if sizes and sizes[0] == -1 else [-1, *sizes]
-                return fill_constant_batch_size_like(ref, [1, *whole[1:]], kind, init_value, batch_dim_idx)
-            if isinstance(sizes, dict):
-                return {key: filled(sizes[key], kind[key] if isinstance(kind, dict) else kind) for key in sorted(sizes)}
-            each = list(kind) if isinstance(kind, (list, tuple)) else [kind] * len(sizes)
-            return [filled(s, k) for s, k in zip(sizes, each, strict=True)]
-
-        return filled(self.state_shape if shape is None else shape, kinds)
-
-
-def _gone(weights: Any) -> bool:
-    """Return whether weights were taken back with the attempt to write a loop in which they were made."""
-    first = flatten(weights)[0]
-    return first.block.vars.get(first.name) is not first
-
-
-class GRUCell(RNNCell):
-    """h' = u h + (1 - u) tanh(W [r h, x] + b), with gates r, u = sigmoid(W [x, h] + b).
-
-    Args:
-        hidden_size: width of h.
-        param_attr, bias_attr: of the weights; made at the first step and shared by all.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        gate_activation: Any = None,
-        activation: Any = None,
-        dtype: str = "float32",
-        name: str = "GRUCell",
-    ) -> None:
-        self.hidden_size = hidden_size
-        self._facts = param_attr, bias_attr, dtype, name
-        self._gate = gate_activation or (lambda v: call("sigmoid", v))
-        self._act = activation or (lambda v: call("tanh", v))
-        self._weights: Any = None
-
-    def _made(self, width: int) -> Any:
-        # Weights are made once, at the first step, when the width of the inputs is known; later steps share them.
-        if self._weights is None or _gone(self._weights):
-            param, bias, dtype, name = self._facts
-            helper = LayerHelper("gru_cell", default_main_program().unique(f"{name}/BasicGRUUnit"))
-            size = self.hidden_size
-            weights = [helper.parameter(param, [width + size, columns], dtype) for columns in (2 * size, size)]
-            biases = [helper.parameter(bias, [columns], dtype, is_bias=True) for columns in (2 * size, size)]
-            self._weights = tuple(zip(weights, biases, strict=True))
-        return self._weights
-
-    def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
-        """Append one step."""
-        gates, candidate = self._made(inputs.shape[-1])
-        both = self._gate(_linear([inputs, states], *gates))
-        reset, update = call("split", both, 2, 1)
-        fresh = self._act(_linear([inputs, call("elementwise_mul", reset, states)], *candidate))
-        # u h + (1 - u) fresh with one multiplication.
-        kept = call("elementwise_mul", update, call("elementwise_sub", states, fresh))
-        new = call("elementwise_add", kept, fresh)
-        return new, new
-
-
-def _linear(parts: list[Any], weight: Variable, bias: Variable) -> Any:
-    return call("elementwise_add", call("matmul", call("concat", parts, 1), weight), bias)
-
-
-class LSTMCell(RNNCell):
-    """c' = c sigmoid(f + forget_bias) + sigmoid(i) tanh(j), h' = sigmoid(o) tanh(c'), i, j, f, o = W [x, h] + b."""
-
-    def __init__(
-        self,
-        hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        gate_activation: Any = None,
-        activation: Any = None,
-        forget_bias: float = 1.0,
-        dtype: str = "float32",
-        name: str = "LSTMCell",
-    ) -> None:
-        self.hidden_size = hidden_size
-        self._facts = param_attr, bias_attr, dtype, name
-        self._gate, self._act = gate_activation, activation
-        self._forget = forget_bias
-        self._weights: Any = None
-
-    @property
-    def state_shape(self) -> Any:
-        """Sizes of h and c without the batch axis."""
-        return [[self.hidden_size], [self.hidden_size]]
-
-    def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
-        """Append one step."""
-        hidden, cell = states
-        if self._weights is None or _gone(self._weights):
-            param, bias, dtype, name = self._facts
-            helper = LayerHelper("lstm_cell", default_main_program().unique(f"{name}/BasicLSTMUnit"))
-            rows = inputs.shape[-1] + self.hidden_size
-            weight = helper.parameter(param, [rows, 4 * self.hidden_size], dtype)
-            self._weights = weight, helper.parameter(bias, [4 * self.hidden_size], dtype, is_bias=True)
-        gates = _linear([inputs, hidden], *self._weights)
-        if self._gate is None and self._act is None:
-            # The fused op has the usual functions; others are written out below.
-            # The op calls g what is j here: the candidate.
-            facts = {"forget_bias": self._forget, "order": "igfo"}
-            new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
-            return new_hidden, [new_hidden, new_cell]
-        gate, act = (f or (lambda v, name=name: call(name, v)) for f, name in ((self._gate, "sigmoid"), (self._act, "tanh")))
-        i, j, f, o = call("split", gates, 4, 1)
-        kept = call("elementwise_mul", cell, gate(call("scale", f, 1.0, self._forget)))
-        new_cell = call("elementwise_add", kept, call("elementwise_mul", gate(i), act(j)))
-        new_hidden = call("elementwise_mul", gate(o), act(new_cell))
-        return new_hidden, [new_hidden, new_cell]
 
 
 def rnn(
@@ -310,7 +155,13 @@ def rnn(
     masks = []
     # A mask of steps is an input like the others, so that the loop hands each step its row.
     if sequence_length is not None:
-        masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
+        with apart("rnn"):
+            masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
+        use(LENGTHS)
+    if is_reverse:
+        use({"reverse": len(rows) + len(masks)})
+    prefix = LayerHelper("static_rnn").name
+    use({f"{prefix}@mem": len(flatten(states))})
     shape: dict[str, Any] = {}
 
     def step(each: list[Variable], held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
@@ -318,11 +169,18 @@ def rnn(
         shape["out"] = out
         new = flatten(after)
         if masks:
-            new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
+            with apart("rnn"):
+                new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
+            use({key: len(new) * count for key, count in KEPT_STATE.items()})
         return new, flatten(out)
 
     with raised_as(FluidValueError):
         outs, finals = scan(step, [*rows, *masks], flatten(states), backwards=is_reverse)
+    use({"_generated_var": 1})
+    for i, v in enumerate((*outs, *finals)):
+        reverse = is_reverse and i < len(outs)
+        name = f"{unique_name.generate('reverse')}.tmp_0" if reverse else f"{prefix}.tmp_{i}" + ("_slice_0" if i >= len(outs) else "")
+        rename(v.block, v, name)
     found = [x if time_major else _swapped(x) for x in outs]
     # `scan` hands back flat lists: only the cell has said how its outputs are nested.
     return like(shape["out"], iter(found)), like(states, iter(finals))

@@ -22,11 +22,12 @@ _KEPT = {"piecewise_decay": "learning_rate", "linear_lr_warmup": "learning_rate_
 def _keep(rate: Any, name: str) -> None:
     """Let a rate stay between steps, by a name of the original's; it is 0 before the first step."""
     block, start = rate.block, default_startup_program().global_block()
-    # Two schedules of one program would take the same name; the second one keeps its own.
-    if name not in block.vars and name not in start.vars:
+    # Two schedules of one program would take the same name; the second one keeps its own. Those of several programs share it.
+    if name not in block.vars:
         block.rename_var(rate.name, name)
     rate.persistable = True
-    Constant(0.0)(rate, start)
+    if rate.name not in start.vars:
+        Constant(0.0)(rate, start)
 
 
 def _on_defaults(made: Callable[..., Any]) -> Callable[..., Any]:

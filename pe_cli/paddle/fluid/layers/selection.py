@@ -12,6 +12,8 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import logical_and, logical_not, logical_or
+from pe_cli.paddle.fluid.layers.original_counts import DEFAULT_CASE, FIRST_CASE, NEXT_CASE
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.outline import Outline
 
@@ -43,6 +45,7 @@ class Switch:
 
     def __init__(self, name: str | None = None) -> None:
         self._taken: Any = None
+        use({"switch": 1})
 
     def __enter__(self) -> Switch:
         return self
@@ -54,8 +57,10 @@ class Switch:
     def case(self, condition: Variable) -> Iterator[None]:
         """Write inside where a condition holds and none before did."""
         # Cases come in order: one runs where its own condition holds and no earlier one did.
-        mine = condition if self._taken is None else logical_and(condition, logical_not(self._taken))
-        self._taken = condition if self._taken is None else logical_or(self._taken, condition)
+        use(FIRST_CASE if self._taken is None else NEXT_CASE)
+        with apart("switch"):
+            mine = condition if self._taken is None else logical_and(condition, logical_not(self._taken))
+            self._taken = condition if self._taken is None else logical_or(self._taken, condition)
         with _only_if(mine):
             yield
 
@@ -68,7 +73,10 @@ class Switch:
         """
         if self._taken is None:
             raise FluidValueError("Switch: default needs a case before it")
-        with _only_if(logical_not(self._taken)):
+        use(DEFAULT_CASE)
+        with apart("switch"):
+            none = logical_not(self._taken)
+        with _only_if(none):
             yield
 
 

@@ -30,6 +30,7 @@ class TensorArray:
     Args:
         dtype: of the tensors.
         capacity: tensors at most where only a step knows a place; not in the original, whose arrays grow.
+        name: of the array, for what is fetched by it.
         open_sizes: a tensor of sizes that only a step knows may be the first one, written in a loop; no gradient flows through such an
             array.
 
@@ -40,9 +41,9 @@ class TensorArray:
         listed: rows is a list of tensors of any sizes, as a loop that goes round on the host writes it.
     """
 
-    def __init__(self, dtype: Any = "float32", capacity: int = MOST, *, open_sizes: bool = False) -> None:
+    def __init__(self, dtype: Any = "float32", capacity: int = MOST, *, open_sizes: bool = False, name: str = "") -> None:
         self.dtype, self.capacity, self.open_sizes = dtype, capacity, open_sizes
-        self.name = default_main_program().unique("array")
+        self.name = name or default_main_program().unique("array.of")
         default_main_program().named_arrays[self.name] = self
         self.items: dict[int, Variable] = {}
         self.rows: Variable | None = None
@@ -180,7 +181,7 @@ def _put(rows: Variable, x: Variable, place: Variable, *, listed: bool = False) 
 
 def create_array(dtype: Any, capacity: int = MOST) -> TensorArray:
     """Return an empty array of tensors; see `TensorArray`."""
-    return TensorArray(dtype, capacity)
+    return TensorArray(dtype, capacity, name=f"{LayerHelper('array').name}.out")
 
 
 def _known(layer: str, i: Any) -> int | None:
@@ -197,7 +198,7 @@ def _variable(i: Any) -> Variable:
 
 def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:
     """Put a copy of a tensor at a place of an array and return the array."""
-    array = array or TensorArray(x.dtype)
+    array = array or TensorArray(x.dtype, name=f"{LayerHelper('array_write').name}.out")
     place = _known("array_write", i)
     # A place that the program knows, outside of loops: the array stays a list of variables, and costs nothing.
     if place is not None and array.rows is None and not OPEN and not CLOSED:

@@ -58,7 +58,7 @@ def addcmul(
     input: Variable, tensor1: Variable, tensor2: Variable, value: float = 1.0, out: Variable | None = None, name: str | None = None
 ) -> Any:
     """Return input + value tensor1 tensor2; sizes of 1 fit any."""
-    product = call("scale", call("elementwise_mul", tensor1, tensor2), float(value))
+    product = call("elementwise_mul", tensor1, tensor2) * float(value)
     return _into(call("elementwise_add", input, product), out)
 
 

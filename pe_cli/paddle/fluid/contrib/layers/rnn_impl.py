@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.program.ir import Variable
 
@@ -38,6 +39,7 @@ class _Unit(Layer):
         activation: Callable[[Any], Any] | None = None,
         dtype: str = "float32",
     ) -> None:
+        use({name_scope: 1})
         super().__init__(f"{name_scope}/{type(self).__name__}", dtype)
         self._width, self._attrs = hidden_size, (param_attr, bias_attr)
         self._gate, self._node = gate_activation or layers.sigmoid, activation or layers.tanh
@@ -97,14 +99,18 @@ class BasicLSTMUnit(_Unit):
     ) -> None:
         super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
         self._lift = float(forget_bias)
+        use({"fill_constant": 1})  # the original keeps it in a variable
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> Any:
         """Return the new state and cell, [batch, hidden_size] each, of [batch, width] and those before."""
         weight, bias = self._once("weight", self._attrs, input.shape[-1] + self._width, 4)
         gates = layers.elementwise_add(layers.matmul(layers.concat([input, pre_hidden], 1), weight), bias)
         i, j, f, o = layers.split(gates, num_or_sections=4, dim=-1)
-        kept = pre_cell * layers.sigmoid(layers.scale(f, 1.0, self._lift))
-        cell = kept + layers.sigmoid(i) * layers.tanh(j)
+        with apart("basic_lstm"):
+            lifted = layers.scale(f, 1.0, self._lift)
+        use({"elementwise_add": 1})
+        kept = layers.elementwise_mul(pre_cell, layers.sigmoid(lifted))
+        cell = layers.elementwise_add(kept, layers.elementwise_mul(layers.sigmoid(i), layers.tanh(j)))
         return layers.tanh(cell) * layers.sigmoid(o), cell
 
 
@@ -164,8 +170,8 @@ def _run(
                 x = layers.dropout(x, dropout_prob=dropout, dropout_implementation=implementation)
         rnn.step_output(x)
     *states, out = rnn()
-    last = [layers.stack([states[i * kinds + k][-1] for i in range(len(units))], 0) for k in range(kinds)]
-    return out, last
+    joined = [layers.concat([states[i * kinds + k][-1] for i in range(len(units))], 0) for k in range(kinds)]
+    return out, [layers.reshape(v, [len(units), -1, width]) for v in joined]
 
 
 def _whole(
