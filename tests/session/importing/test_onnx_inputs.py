@@ -155,7 +155,25 @@ def test_the_values_of_a_task_are_like_the_output(text: str, shape: list[int], t
     ),
     pytest.param("classes", "(float[N, 2, 3] x) => (float[N, 2, 3] y) { y = Tanh(x) }", "not one row of scores", id="scores of places"),
 ])  # fmt: skip
-def test_an_output_that_no_task_is_about_is_said(task: str, text: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_output_no_task_is_about_is_said(task: str, text: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     onnx.save(graph(text), tmp_path / "m.onnx")
     assert run(["import", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "made"), "--task", task]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_sizes_that_stay_open_are_open_in_what_is_exported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of reshape, squeeze, unsqueeze and a product: two sizes are not known in each."""
+    text = """(float[N, L, 3] x) => (float[N, 1, L, 2] y) {
+        a = Constant<value_ints=[1]>() u = Unsqueeze(x, a) t = Tanh(u) s = Squeeze(t, a) p = MatMul(s, w)
+        n = Constant<value_ints=[0, 1, -1, 2]>()
+        y = Reshape(p, n) }"""
+    model, folder = graph(text, w=drawn((3, 2), 1)), tmp_path / "made"
+    onnx.save(model, tmp_path / "m.onnx")
+    assert run(["import", str(tmp_path / "m.onnx"), "-o", str(folder)]) == 0, capfd.readouterr().err
+    given = ["--checkpoint", str(folder / "params.safetensors"), "--raw", "--onnx", str(tmp_path / "back.onnx")]
+    assert run(["export", str(folder / "config.yaml"), *given]) == 0, capfd.readouterr().err
+    back = onnx.load(tmp_path / "back.onnx")
+    for shape in ((2, 5, 3), (4, 7, 3)):
+        x = drawn(shape, 2)
+        (mine,), (other,) = theirs(back, {"x": x}), theirs(model, {"x": x})
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
