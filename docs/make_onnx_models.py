@@ -25,7 +25,7 @@ COLUMNS = ("package", "version", "licence", "file", "nodes", "layers", "state", 
 #: Element types of onnxruntime's inputs.
 TYPES = {"float": "float32", "double": "float64", "int64": "int64", "int32": "int32", "uint8": "uint8", "bool": "bool"}
 #: Inputs that are states of a batch, and have no other size that is open.
-STATES = {"state", "h", "c"}
+STATES = {"state", "h", "c", "h0"}
 #: Tried one after the other for sizes that a file leaves open.
 SIZES = (64, 96, 320, 512, 16, 1, 1024)
 #: The largest difference, over the size of the number where that is above 1.
@@ -66,7 +66,27 @@ def expected(file: Path) -> tuple[dict[str, Any], list[Any]]:
     raise ValueError(f"onnxruntime computes nothing of the sizes that are tried ({'; '.join(said)}): add one to SIZES")
 
 
-def computed(file: Path, fed: dict[str, Any], folder: Path, fixed: bool) -> tuple[list[Any], int]:
+def wishes(file: Path, fed: dict[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield what users may ask of an import, from the least on, with how it is told."""
+    import onnx
+
+    from pe_cli.session.importing.define import ImportWish
+
+    yield "", ImportWish(file)
+    shapes: dict[str, list[int | None]] = {}
+    for given in onnx.load(file).graph.input:
+        dims, sizes = given.type.tensor_type.shape.dim, np.shape(fed.get(given.name, ()))
+        if any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in dims[1:]) or (given.name in STATES and len(dims)):
+            batch = 1 if given.name in STATES else 0
+            shapes[given.name] = [None if axis == batch else int(size) for axis, size in enumerate(sizes)]
+    constants = {name: float(value) for name, value in fed.items() if not np.shape(value)}
+    options = [*(["--shape"] if shapes else []), *(["--constant"] if constants else [])]
+    if options:
+        yield f", with {' and '.join(options)}", ImportWish(file, shapes=shapes, constants=constants)
+    yield ", with --fixed", ImportWish(with_sizes(file, fed, folder), fixed=True)
+
+
+def computed(wish: Any, fed: dict[str, Any], folder: Path) -> tuple[list[Any], int]:
     """Import a model and compute its outputs; return them and the number of layers.
 
     Raises:
@@ -74,18 +94,25 @@ def computed(file: Path, fed: dict[str, Any], folder: Path, fixed: bool) -> tupl
     """
     from pe_cli.execute.executor import Executor
     from pe_cli.io.checkpoint import load_arrays
-    from pe_cli.session.importing.define import ImportWish, read_model
+    from pe_cli.session.importing.define import read_model
     from pe_cli.session.importing.write import write
     from pe_cli.session.job import Job
 
-    made = read_model(ImportWish(with_sizes(file, fed, folder) if fixed else file, fixed=fixed))
+    made = read_model(wish)
     write(made, folder / "made", replace=True)
     job = Job.open(folder / "made" / "config.yaml", ["executor.devices=1"])
     job.allocate()
     job.values.load(load_arrays(folder / "made" / "params.safetensors"))
-    given = {ours: np.asarray(fed[name]).astype(made.feeds[ours]["dtype"]) for name, ours in zip(fed, made.feeds, strict=True)}
+    names = [name for name in fed if name not in wish.constants]
+    given = {ours: laid_out(fed[name], made.feeds[ours]) for name, ours in zip(names, made.feeds, strict=True)}
     found = Executor(job.built.eval, job.scope, seed=1).run([given], list(made.fetches)).values[0]
     return [found[name] for name in made.fetches], len(made.layers)
+
+
+def laid_out(value: Any, feed: Any) -> Any:
+    """Return what a feed takes of an input: with the batch, which is 1, as its first axis."""
+    made = np.asarray(value).astype(feed["dtype"])
+    return made if feed.get("replicate") or -1 in feed["shape"] else made.reshape(1, *feed["shape"])
 
 
 def with_sizes(file: Path, fed: dict[str, Any], folder: Path) -> Path:
@@ -114,15 +141,15 @@ def compared(file: Path, folder: Path) -> dict[str, Any]:
         fed, theirs = expected(file)
     except (ValueError, KeyError) as error:
         return said | {"state": f"not compared: {error}"}
-    for fixed in (False, True):
+    for told, wish in wishes(file, fed, folder):
         try:
-            ours, layers = computed(file, fed, folder, fixed)
+            ours, layers = computed(wish, fed, folder)
         except PeError as error:
             said["state"] = f"refused: {reason(error.message)}"
             continue
         worst = max((difference(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
         state = "agrees" if worst <= CLOSE else "other values"
-        return said | {"state": f"{state}, with --fixed" if fixed else state, "layers": layers, "error": f"{worst:.1e}"}
+        return said | {"state": f"{state}{told}", "layers": layers, "error": f"{worst:.1e}"}
     return said
 
 

@@ -33,6 +33,20 @@ MOST_NOTES = 12
 @click.option("--head", metavar="NAME", help="Of transformers: what the model ends with, such as classes; what the folder has by default.")
 @click.option("--classes", type=click.IntRange(1), metavar="N", help="Of transformers: a new last layer for so many classes.")
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Of transformers: tokens that the model sees, 128 by default.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="INPUT=SIZES",
+    help="Of ONNX: sizes of an input that the file leaves open, N for the batch, like image=N,3,224,224. May be given again.",
+)
+@click.option(
+    "--constant",
+    "constants",
+    multiple=True,
+    metavar="INPUT=NUMBER",
+    help="Of ONNX: an input that is always one number, and no feed, like sr=16000. May be given again.",
+)
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
 def command(  # noqa: PLR0913, PLR0917 - an argument per option
     source: Path,
@@ -45,6 +59,8 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     head: str | None,
     classes: int | None,
     length: int | None,
+    shapes: tuple[str, ...],
+    constants: tuple[str, ...],
     force: bool,
 ) -> None:
     """Make a model of another program one that trains here.
@@ -55,19 +71,21 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
     """
     from pe_cli.session.importing.define import ImportWish, kind_of, read_model
+    from pe_cli.session.importing.wishes import parsed_constants, parsed_shapes
     from pe_cli.session.importing.write import REPORT, summary, write
 
     kind = kind_of(source)
     asked = {
         "partial": partial, "fixed": fixed, "flat": flat, "fold_batch_norm": fold_batch_norm,
-        "task": task, "head": head, "classes": classes, "length": length,
+        "task": task, "head": head, "classes": classes, "length": length, "shape": shapes, "constant": constants,
     }  # fmt: skip
     for option, value in asked.items():
-        if value not in (None, False) and option not in kind.options:
+        if value not in (None, False, ()) and option not in kind.options:
             takes = ", ".join(f"--{name.replace('_', '-')}" for name in kind.options)
             option = option.replace("_", "-")
             raise PeError(f"--{option} is not for {kind.looks_like} ({kind.name})", hint=f"leave it out; such a model takes {takes}")
-    model = read_model(ImportWish(source, partial, fixed, head, classes, length))
+    sizes, numbers = parsed_shapes(shapes), parsed_constants(constants)
+    model = read_model(ImportWish(source, partial, fixed, head, classes, length, sizes, numbers))
     if fold_batch_norm:
         from pe_cli.session.importing.batch_norm import with_folded_batch_norms
 

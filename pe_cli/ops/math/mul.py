@@ -242,6 +242,9 @@ def mul_onnx(o: Writer) -> None:
     x, y = o.type("X"), o.type("Y")
     rows, columns = o.attrs["x_num_col_dims"], o.attrs["y_num_col_dims"]
     left = o.x("X")
+    if len(y.shape) == 2 and columns == 1 and rows == len(x.shape) - 1 and o.out_type().shape.count(-1) > 1:
+        o.node("MatMul", [left, o.x("Y")], to="Out")  # sizes that are not known stay where they are
+        return
     if len(x.shape) != 2 or rows != 1:
         left = o.node("Reshape", [left, o.const([-1, product(x.shape[rows:])])])
     right = o.x("Y")

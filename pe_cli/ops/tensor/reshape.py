@@ -220,6 +220,9 @@ def reshape_onnx(o: Writer) -> None:
     """The inferred shape, with what is left for the batch."""
     given = o.attrs["shape"] if o.op.type == "reshape" else [0]
     shape = list(o.out_type().shape) if 0 in given else given
+    if shape.count(-1) > 1:  # which one node of ONNX cannot find out: sizes are those of the same axes, as here
+        _as_given(o)
+        return
     # An empty tensor has sizes of 0, which ONNX would take for "as in X" without allowzero.
     o.node("Reshape", [o.x(), o.const(shape)], to="Out", allowzero=int(0 in shape))
 
@@ -228,3 +231,15 @@ def reshape_onnx(o: Writer) -> None:
 def flatten_onnx(o: Writer) -> None:
     """ONNX's own."""
     o.node("Flatten", [o.x()], to="Out", axis=o.attrs["axis"])
+
+
+def _as_given(o: Writer) -> None:
+    """Keep sizes that are not known by their axes."""
+    if o.op.type == "reshape":
+        o.node("Reshape", [o.x(), o.const(o.attrs["shape"])], to="Out")
+        return
+    rank = len((o.type() if o.op.type == "squeeze" else o.out_type()).shape)
+    axes = [axis % rank for axis in o.attrs["axes"]]
+    if o.op.type == "squeeze":
+        axes = [axis for axis in axes or range(rank) if o.type().shape[axis] == 1]
+    o.node("Squeeze" if o.op.type == "squeeze" else "Unsqueeze", [o.x(), o.const(axes)], to="Out")

@@ -18,6 +18,7 @@ from pe_cli.program.prune import prune
 from pe_cli.session.data.row_locator import RowPlace as Origin
 from pe_cli.session.data.row_locator import locate_row
 from pe_cli.session.evaluation.decision_thresholds import Counts, Decider
+from pe_cli.session.evaluation.joined import how_joined
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.processes.batch_shares import share_of
 from pe_cli.session.training.averages import Averages
@@ -152,7 +153,7 @@ class Evaluator:
                 raise PeError(f"'{name}' is a parameter, which samples do not change", hint="it is in the checkpoint")
         fed = [v for v in dict.fromkeys(variables.values()) if model.var(v).is_data]
         wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
-        hows = {v: "concat" if model.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
+        hows = {v: how_joined(v, model.var(v).shape) for v in wanted}
         program = prune(self.job.built.eval, wanted)
         executor, share = self.job.executor(program), share_of(self.job.group, len(self.job.places))
         loader = self.job.data.loader(split, program, self.job.batch_size, shuffle=False, also=fed, share=share)

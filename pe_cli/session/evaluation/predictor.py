@@ -30,6 +30,7 @@ from pe_cli.ops.define.lod import offsets_name
 from pe_cli.ops.define.traits import Random
 from pe_cli.program.prune import prune
 from pe_cli.program.region import every_op
+from pe_cli.session.evaluation.joined import how_joined
 from pe_cli.session.evaluation.output_meaning import Answer, answers, said
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.job import Job
@@ -71,7 +72,7 @@ class Predictor:
             for v in job.built.eval.list_vars()
             if v.is_data and v.name in read and v.name in job.data.sources
         }
-        self._hows = {v: "concat" if job.built.eval.var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
+        self._hows = {v: how_joined(v, job.built.eval.var(v).shape) for v in self._variables}
         lods = self._executor.sequences.lods
         kinds = [TensorType(v.shape[1:], v.dtype) for v in self._executor.program.list_vars() if v.name in lods]
         self._item = sum(math.prod(max(1, n) for n in kind.shape) * kind.numpy.itemsize for kind in kinds)

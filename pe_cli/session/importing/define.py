@@ -66,6 +66,8 @@ class ImportWish:
         head: what the model is to end with, of a family that has several; None for what the folder says.
         classes: that a new last layer tells apart; None keeps those of the folder.
         length: tokens that the model sees; None for as many as usual.
+        shapes: input -> sizes, of which None is that of the batch; of a graph that leaves them open.
+        constants: input -> number that it always is.
     """
 
     source: Path
@@ -74,6 +76,8 @@ class ImportWish:
     head: str | None = None
     classes: int | None = None
     length: int | None = None
+    shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    constants: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

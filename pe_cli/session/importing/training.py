@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from pe_cli.build.build import build
+from pe_cli.config.load import load_model
 from pe_cli.core.errors import PeError
 from pe_cli.session.importing.define import ImportedModel
+from pe_cli.session.importing.write import model_text
 
 TASKS = ("classes", "number")
 
@@ -35,6 +40,26 @@ def for_training(model: ImportedModel, task: str) -> ImportedModel:
     return _classes(model, names) if task == "classes" else _number(model, names)
 
 
+def _shape(model: ImportedModel, name: str) -> tuple[int, ...]:
+    """Return the sizes of a variable, which begin with -1 for the batch.
+
+    Raises:
+        PeError: USAGE; it has no value for each sample, or none of a size that is known.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.yaml"
+        file.write_text(model_text(model), encoding="utf-8")
+        shape = tuple(build(load_model(file)).eval.var(name).shape)
+    said = ", ".join("batch" if axis == 0 and size < 0 else "?" if size < 0 else str(size) for axis, size in enumerate(shape))
+    if shape[:1] != (-1,):
+        hint = "leave --task out, and add a loss to model.yaml"
+        raise PeError(f"the output '{name}' is [{said}]: it has no value for each sample", hint=hint)
+    if -1 in shape[1:]:
+        hint = "--shape INPUT=N,SIZE,... says the sizes of inputs that the file leaves open"
+        raise PeError(f"the output '{name}' is [{said}]: a loss needs sizes that are known", hint=hint)
+    return shape
+
+
 def _classes(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
     out = model.fetches[0]
     layers = {name: dict(layer) for name, layer in model.layers.items()}
@@ -48,6 +73,10 @@ def _classes(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
     elif logits not in layers:
         hint = "leave --task out, and add a loss to model.yaml"
         raise PeError(f"the output '{out}' is no result of a layer that a loss can follow", hint=hint)
+    shape = _shape(model, logits)
+    if len(shape) != 2:
+        text = f"the output '{out}' is [batch, {', '.join(map(str, shape[1:]))}], and not one row of scores for each sample"
+        raise PeError(text, hint="leave --task out, and add a loss to model.yaml")
     layers[names["cost"]] = {"type": "softmax_with_cross_entropy", "logits": logits, "label": names["label"]}
     layers[names["loss"]] = {"type": "mean", "x": names["cost"]}
     if prob != out:
@@ -64,5 +93,6 @@ def _number(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
     layers: dict[str, Mapping[str, Any]] = dict(model.layers)
     layers[names["cost"]] = {"type": "square_error_cost", "input": out, "label": value}
     layers[names["loss"]] = {"type": "mean", "x": names["cost"]}
-    feeds = {**model.feeds, value: {"shape": [1], "dtype": "float32"}}
+    shape = _shape(model, out)
+    feeds = {**model.feeds, value: {"shape": list(shape[1:]), "dtype": "float32"}}
     return replace(model, feeds=feeds, layers=layers, fetches=[names["loss"], *model.fetches], loss=names["loss"])

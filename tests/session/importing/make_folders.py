@@ -431,6 +431,56 @@ def mobilenet_v2_timm() -> None:
     write("mobilenet_v2_timm", named(model, MOBILE), {"image": pictures(4, 40), "label": labels(4)}, scored)
 
 
+#: Of MobileNetV3's blocks: stage, filter, channels between, out and of the gate, hard_swish, stride. Each kind is there once.
+MOBILE3_BLOCKS = [
+    (0, 3, 8, 8, 8, 0, 1), (1, 3, 24, 16, 0, 0, 2), (1, 3, 24, 16, 0, 0, 1), (2, 5, 32, 24, 8, 1, 2), (2, 5, 48, 24, 16, 1, 1),
+]  # fmt: skip
+MOBILE3_LISTS = ("block_stages", "kernel_sizes", "expanded_channels", "out_channels", "gate_channels", "hard_swish", "strides")
+MOBILE3 = {
+    "model_type": "mobilenet_v3", "image_size": 38, "stem_channels": 8, "top_channels": 144, "hidden_dim": 20, "batch_norm_eps": 1e-5,
+    "batch_norm_momentum": 0.1, **dict(zip(MOBILE3_LISTS, map(list, zip(*MOBILE3_BLOCKS, strict=True)), strict=True)),
+}  # fmt: skip
+
+
+def mobilenet_v3_torchvision() -> None:
+    from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
+
+    given = [8, *(out for _, _, _, out, *_ in MOBILE3_BLOCKS)]
+    setting = [
+        InvertedResidualConfig(into, kernel, inner, out, narrow > 0, "HS" if swish else "RE", stride, 1, 1.0)
+        for into, (_, kernel, inner, out, narrow, swish, stride) in zip(given, MOBILE3_BLOCKS, strict=False)
+    ]
+    model = MobileNetV3(setting, 20, num_classes=3, dropout=0.0)
+    config = {**MOBILE3, "batch_norm_eps": 1e-3, "batch_norm_momentum": 0.01}
+    write("mobilenet_v3_torchvision", named(model, config), {"image": pictures(4, 38), "label": labels(4)}, scored)
+
+
+def mobilenet_v3_timm() -> None:
+    _mobilenet_v3_timm("mobilenet_v3_timm", "", MOBILE3)
+
+
+def mobilenet_v3_tf_timm() -> None:
+    _mobilenet_v3_timm("mobilenet_v3_tf_timm", "same", {**MOBILE3, "same_padding": True})
+
+
+def _mobilenet_v3_timm(name: str, padding: str, config: dict[str, object]) -> None:
+    from functools import partial
+
+    from timm.layers import get_act_layer
+    from timm.models._efficientnet_blocks import SqueezeExcite
+    from timm.models._efficientnet_builder import decode_arch_def, round_channels
+    from timm.models.mobilenetv3 import MobileNetV3
+
+    said = [
+        ["ds_r1_k3_s1_e1_c8_se0.25_nre"], ["ir_r1_k3_s2_e3_c16_nre", "ir_r1_k3_s1_e1.5_c16_nre"],
+        ["ir_r1_k5_s2_e2_c24_se0.25", "ir_r1_k5_s1_e2_c24_se0.25"], ["cn_r1_k1_s1_c144"],
+    ]  # fmt: skip
+    gate = partial(SqueezeExcite, gate_layer=get_act_layer("hard_sigmoid"), force_act_layer=torch.nn.ReLU, rd_round_fn=round_channels)
+    sizes = {"num_features": 20, "stem_size": 8, "act_layer": get_act_layer("hard_swish"), "pad_type": padding}
+    model = MobileNetV3(decode_arch_def(said), num_classes=3, se_layer=gate, norm_layer=torch.nn.BatchNorm2d, **sizes)
+    write(name, named(model, config), {"image": pictures(4, 38), "label": labels(4)}, scored)
+
+
 CONVNEXT = {"model_type": "convnext", "hidden_sizes": [4, 4, 6, 8], "depths": [1, 1, 2, 1], "image_size": 32, "layer_norm_eps": 1e-6}
 
 
@@ -489,6 +539,8 @@ FOLDERS = {
     "efficientnet": efficientnet, "efficientnet_timm": efficientnet_timm, "efficientnet_torchvision": efficientnet_torchvision,
     "efficientnet_tf_timm": efficientnet_tf_timm,
     "mobilenet_v2_timm": mobilenet_v2_timm, "mobilenet_v2_torchvision": mobilenet_v2_torchvision, "convnext_timm": convnext_timm,
+    "mobilenet_v3_timm": mobilenet_v3_timm, "mobilenet_v3_tf_timm": mobilenet_v3_tf_timm,
+    "mobilenet_v3_torchvision": mobilenet_v3_torchvision,
     "convnext_torchvision": convnext_torchvision, "whisper": whisper, "whisper_encoder": whisper_encoder,
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from pe_cli.core.json_size import count
 from pe_cli.io import strict_json
 from pe_cli.io.regular_files import open_regular
 from pe_cli.session.importing.hugging_face.family import Family
-from pe_cli.session.importing.hugging_face.stages import MOST_ROWS, rows
+from pe_cli.session.importing.hugging_face.stages import MOST_ROWS, listed_rows, rows
 
 CONFIG = "config.json"
 #: Bytes, values and depth of a config.json, at most.
@@ -182,6 +183,7 @@ class ConfigValues:
             "scaled": self._scaled,
             "one_minus": lambda said: round(1.0 - self._named(said["one_minus"]), 12),
             "stages": self._stages,
+            "listed": self._listed,
         }
 
     def _grid(self, said: Mapping[str, Any]) -> int:
@@ -207,18 +209,36 @@ class ConfigValues:
             made = max(least, int(wanted))
         return _whole(made, 1, _MOST_SIZE, lambda why: self._wrong(said["key"], f"makes a size that {why}"))
 
-    def _stages(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a row of values for each block of stages."""
-        lists = {name: self._named(value) for name, value in said["stages"].items()}
+    def _lists(self, said: Mapping[str, Any], form: str) -> tuple[dict[str, list[int]], int | None]:
+        """Return lists with an item for each stage or block, and the side of pictures where all are padded as TensorFlow does."""
+        lists = {name: self._named(value) for name, value in said[form].items()}
+        count = len(next(iter(lists.values())))
         for name, made in lists.items():
-            if len(made) != len(lists["repeats"]):
-                key = self._family.values[said["stages"][name]]["key"]
-                raise self._wrong(key, f"has {len(made)} items, and {said['key']} has {len(lists['repeats'])}")
+            if len(made) != count:
+                raise self._wrong(self._family.values[said[form][name]]["key"], f"has {len(made)} items, and {said['key']} has {count}")
         if not set(lists["stride"]) <= {1, 2} or not all(kernel % 2 for kernel in lists["kernel"]):
             raise self._wrong(said["key"], "has stages of other strides than 1 and 2, or of filters with even sizes")
-        padded, side = self._said(said["padded"]), self._named(said["side"]) if self._named(said["same"]) else None
+        side = self._named(said["side"]) if self._named(said["same"]) else None
         if side is not None and side % 2:
             raise self._wrong(self._family.values[said["side"]]["key"], f"is {side}, and with same_padding only even sides are known")
+        return lists, side
+
+    def _listed(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a row of values for each of the blocks that a config lists."""
+        lists, side = self._lists(said, "listed")
+        stages = lists["stage"]
+        if stages[0] or any(after - before not in (0, 1) for before, after in itertools.pairwise(stages)):
+            raise self._wrong(said["key"], "does not count stages from 0 on")
+        if not set(lists["swish"]) <= {0, 1}:
+            raise self._wrong(said["key"], "has blocks of other activations than relu (0) and hard_swish (1)")
+        if len(stages) > MOST_ROWS:
+            raise self._wrong(said["key"], f"has more than {MOST_ROWS} blocks")
+        return listed_rows(lists, self._named(said["stem"]), self._named(said["even"]), side)
+
+    def _stages(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a row of values for each block of stages."""
+        lists, side = self._lists(said, "stages")
+        padded = self._said(said["padded"])
         made = rows(
             lists, lambda channels: self._scaled({**said, "scaled": channels}), self._named(said["deep"]), self._named(said["squeeze"]),
             padded if isinstance(padded, list) else [], self._named(said["even"]), side,
@@ -242,17 +262,18 @@ class ConfigValues:
             "size": lambda key, value: _whole(value, 1, _MOST_SIZE, lambda why: self._wrong(key, why)),
             "count": lambda key, value: _whole(value, 1, _MOST_COUNT, lambda why: self._wrong(key, why)),
             "id": lambda key, value: _whole(value, 0, _MOST_SIZE, lambda why: self._wrong(key, why)),
-            "sizes": self._sizes,
+            "sizes": lambda key, value: self._sizes(key, value, 1),
+            "ids": lambda key, value: self._sizes(key, value, 0),
             "number": lambda key, value: self._number(key, value, 1e30),
             "share": lambda key, value: self._number(key, value, 1.0),
             "bool": self._bool,
             "activation": self._activation,
         }
 
-    def _sizes(self, key: str, value: Any) -> list[int]:
+    def _sizes(self, key: str, value: Any, least: int) -> list[int]:
         if not isinstance(value, list) or not 0 < len(value) <= _MOST_COUNT:
             raise self._wrong(key, f"is {shown(value)}, and not a list of sizes")
-        return [_whole(each, 1, _MOST_SIZE, lambda why: self._wrong(key, why)) for each in value]
+        return [_whole(each, least, _MOST_SIZE, lambda why: self._wrong(key, why)) for each in value]
 
     def _number(self, key: str, value: Any, most: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

@@ -65,8 +65,8 @@ class Family:
         blocks: parts of the model.
         layers: of the trunk.
         modules: module of theirs, with `*` for numbers -> layer of ours, or several, of which that is meant which the model has, or
-            `{to: layer, layout: whose, shift: [n, ...], insert: axis}`: for weights that do not lie as PyTorch's, what is added to each
-            number, and where ours have an axis of size 1 that theirs lack. `flat: true` where theirs have axes of size 1 that ours lack.
+            `{to: layer, layout: whose, shift: [n, ...], insert: [axis, ...]}`: for weights that do not lie as PyTorch's, what is added to
+            each number, and where ours have axes of size 1 that theirs lack. `flat: true` where theirs have axes of size 1 that ours lack.
         row_modules: the same for each block of a network in stages, with its values for `$(name)`; see `stages.py`.
         tensors: tensor of theirs -> parameter of ours, which lies as it does.
         left: tensor of theirs -> why it is not taken.

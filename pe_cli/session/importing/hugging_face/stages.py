@@ -55,6 +55,40 @@ def rows(
     return found
 
 
+def listed_rows(lists: Mapping[str, Sequence[int]], stem: int, even: bool, side: int | None = None) -> list[dict[str, Any]]:
+    """Return a row of values for each inverted residual of a network that lists every one, as MobileNetV3 does.
+
+    Args:
+        lists: stage, kernel, inner, out, narrow (0 for no gate), swish (0 for relu) and stride, an item for each block.
+        stem: channels of the first block's input.
+        even: whether filters stand in the middle of the picture.
+        side: as of `rows`.
+
+    Returns:
+        As `rows` does, with `act`; `n1` to `n3` count parts as timm does, `m1` to `m3` as torchvision. `last` is the number of stages, and
+        `top` that of torchvision's part behind the blocks.
+    """
+    found: list[dict[str, Any]] = []
+    left = None if side is None else -(-side // 2)
+    given, count = stem, len(lists["stage"])
+    for i in range(min(count, MOST_ROWS + 1)):
+        row = {name: values[i] for name, values in lists.items()}
+        expanded, gated = int(row["inner"] != given), int(row["narrow"] > 0)
+        half, stride = row["kernel"] // 2, row["stride"]
+        middle = stride == 1 or even if left is None else stride == 1 or left % 2 == 1
+        before = half if middle else half - 1
+        left = None if left is None else -(-left // stride)
+        at = sum(stage == row["stage"] for stage in lists["stage"][:i])
+        kind = ("plain", "expanded")[expanded] + "_gated" * gated + "_residual" * (stride == 1 and given == row["out"])
+        found.append({
+            **row, "i": i, "at": at, "kind": kind, "act": ("relu", "hard_swish")[row["swish"]], "padding": [before, half, before, half],
+            "n1": expanded, "n2": expanded + 1, "n3": expanded + 2, "m1": expanded, "m2": expanded + 1, "m3": expanded + 1 + gated,
+            "next_block": i + 1, "last": max(lists["stage"]) + 1, "top": count + 1,
+        })  # fmt: skip
+        given = row["out"]
+    return found
+
+
 def by_rows(modules: Mapping[str, Any], made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return modules with the numbers of each row in the place of `$(name)`, which may stand within text.
 

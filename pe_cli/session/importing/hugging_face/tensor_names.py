@@ -38,7 +38,7 @@ class _Rule:
         layout: whose order of axes they have; empty where the parameter has the same.
         module: whether it is about all tensors of a module.
         shift: what is added to the numbers of theirs; nothing for none.
-        insert: where the parameter has an axis of size 1 that the tensor lacks; None for nowhere.
+        insert: where the parameter has axes of size 1 that the tensor lacks; none for nowhere.
         flat: the parameter has one axis, and the tensor others of size 1 besides.
     """
 
@@ -47,7 +47,7 @@ class _Rule:
     layout: str
     module: bool
     shift: tuple[int, ...] = ()
-    insert: int | None = None
+    insert: tuple[int, ...] = ()
     flat: bool = False
 
     def target(self, name: str) -> str | None:
@@ -96,7 +96,8 @@ def _rules(modules: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[_Rule
             given = wish if isinstance(wish, dict) else {"to": wish}
             layout, shift = given.get("layout", "torch" if module else ""), tuple(given.get("shift", ()))
             names = [given["to"]] if isinstance(given["to"], str) else given["to"]
-            found += [_Rule(theirs, ours, layout, module, shift, given.get("insert"), given.get("flat", False)) for ours in names]
+            insert, flat = tuple(given.get("insert", ())), given.get("flat", False)
+            found += [_Rule(theirs, ours, layout, module, shift, insert, flat) for ours in names]
     return found
 
 
@@ -267,7 +268,7 @@ def _take(
 
 def _laid_out(value: Array, rule: _Rule, ours: Reading, shape: Sequence[int]) -> Array | None:
     """Return a tensor with its axes as the model has them; None where it has another shape."""
-    if rule.insert is not None and value.ndim > rule.insert:
+    if rule.insert and value.ndim > 1:
         value = np.expand_dims(value, rule.insert)
     if rule.flat and max(value.shape, default=1) == value.size:
         value = value.reshape(-1)

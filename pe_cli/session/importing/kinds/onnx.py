@@ -17,4 +17,5 @@ def _read(wish: ImportWish) -> ImportedModel:
     return read(wish)
 
 
-KIND = ModelKind("ONNX", "a file MODEL.onnx", _takes, _read, ("partial", "fixed", "task", "flat", "fold_batch_norm"))
+_OPTIONS = ("partial", "fixed", "task", "flat", "fold_batch_norm", "shape", "constant")
+KIND = ModelKind("ONNX", "a file MODEL.onnx", _takes, _read, _OPTIONS)

@@ -82,6 +82,15 @@ class Emitter:
         self._made[key], self.dims[key] = self._made[old], self.dims[old]
         return Value(value.dtype, variable=key, dims=value.dims, scalar=value.scalar)
 
+    def move(self, value: Value, wanted: str) -> Value:
+        """Give the layer that computes a variable, which no layer reads, another name; the old one is kept for the next layer."""
+        old, new = str(value.variable), self.key(wanted)
+        self.layers = {new if name == old else name: layer for name, layer in self.layers.items()}
+        if self._made[old].name == old:  # a layer that another has been merged with has its variable under the first name
+            self.block.rename_var(old, new)
+        self._made[new], self.dims[new] = self._made.pop(old), self.dims.pop(old)
+        return Value(value.dtype, variable=new, dims=value.dims, scalar=value.scalar)
+
     def known(self) -> Iterable[Value]:
         """Return what is fed, and then what layers have made, as variables."""
         names = [*self.feeds, *(name for name in self.dims if name not in self.feeds)]

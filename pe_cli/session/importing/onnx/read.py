@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,14 @@ from pe_cli.io.tensors import data_error
 from pe_cli.layers.define.registry import discover as discover_layers
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
+from pe_cli.session.importing.onnx import inputs as graph_inputs
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
 from pe_cli.session.importing.onnx.merged import separated
 from pe_cli.session.importing.onnx.node import Attributes, Node, discover
 from pe_cli.session.importing.onnx.origins import Origins
 from pe_cli.session.importing.onnx.subgraphs import INSIDE
-from pe_cli.session.importing.onnx.values import (
-    BATCH,
-    NeedsConstant,
-    Size,
-    Symbol,
-    Unimportable,
-    Value,
-    described,
-    known,
-)
+from pe_cli.session.importing.onnx.values import NeedsConstant, Unimportable, Value, described, known
 
 #: What exporters append to the names of values.
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
@@ -49,8 +40,7 @@ def read(wish: ImportWish) -> ImportedModel:
     Raises:
         PeError: see `pe_cli.session.importing.define.read_model`.
     """
-    model = onnx_file.load(wish.source)
-    return import_model(model, wish)
+    return import_model(graph_inputs.as_wished(onnx_file.load(wish.source), wish), wish)
 
 
 def import_model(model: Any, wish: ImportWish) -> ImportedModel:
@@ -87,15 +77,16 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
 
 def _in_batches(model: Any, wish: ImportWish, origins: Origins) -> ImportedModel:
     """Make a model with a first axis for the batch, or, where that does not work out, with the sizes of the file."""
-    lifted = onnx_file.batched(model) and not wish.fixed
+    axes = {} if wish.fixed else graph_inputs.batch_axes(model)
     try:
-        return _Graph(model, wish, lifted, origins).read()
+        return _Graph(model, wish, axes, origins).read()
     except PeError as error:
-        several = lifted and onnx_file.has_batches(model)
-        if not several and (not lifted or not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant)):
+        several = axes and onnx_file.has_batches(model)
+        only = not axes or graph_inputs.is_said(model)
+        if only or (not several and (not onnx_file.has_fixed_batch(model) or isinstance(error, NeedsConstant))):
             raise
         why = error.message.removeprefix(f"{wish.source}: ")
-    made = _Graph(model, wish, False, origins).read()
+    made = _Graph(model, wish, {}, origins).read()
     rows = onnx_file.first_sizes(model)[0].dim_value
     # Of one row, nothing says that the first axis counts rows at all.
     note = f"all inputs keep the sizes of the file, whose {rows} rows are no batch of any size: {why}; export it with a dynamic batch"
@@ -108,12 +99,12 @@ class _Graph:
     Args:
         model: of ONNX's own class.
         wish: what is asked.
-        lifted: the first axis of what is fed is that of the batch.
+        axes: input -> which of its axes is that of the batch; empty where there is no batch.
         origins: of the initializers.
     """
 
-    def __init__(self, model: Any, wish: ImportWish, lifted: bool, origins: Origins) -> None:
-        self.model, self.wish, self.path, self.lifted, self.origins = model, wish, Path(wish.source), lifted, origins
+    def __init__(self, model: Any, wish: ImportWish, axes: Mapping[str, int], origins: Origins) -> None:
+        self.model, self.wish, self.path, self.axes, self.origins = model, wish, Path(wish.source), axes, origins
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
         self.emitter = Emitter(_name_of(model, self.path), origins.torch)
         self.values: dict[str, Value] = {}
@@ -134,7 +125,7 @@ class _Graph:
         self._check_names(graph)
         wanted = [given.name for given in graph.output]
         nodes = self._needed(graph, wanted)
-        self._feeds(graph)
+        self.values |= graph_inputs.declared(self.path, self.model, self.emitter, self.axes)
         self._prepare(nodes, wanted)
         for node in nodes:
             self._one(node)
@@ -177,31 +168,6 @@ class _Graph:
             read.update(name for name in node.input if name)
             read.update(_read_inside(node))
         return found[::-1]
-
-    def _feeds(self, graph: Any) -> None:
-        for given in onnx_file.fed(self.model):
-            kind = given.type.tensor_type
-            if not given.type.HasField("tensor_type") or not kind.HasField("shape"):
-                raise data_error(f"{self.path}: the input '{given.name}' is no tensor with a known number of axes")
-            said, dtype = onnx_file.element_type(kind.elem_type)
-            if not dtype:
-                raise data_error(f"{self.path}: the input '{given.name}' is {said}, which no feed can be")
-            if said != dtype and said not in ("float", "double"):
-                self.emitter.note(f"the input '{given.name}' is {said} in the file and {dtype} here")
-            dims: list[Size] = []
-            for axis, dim in enumerate(kind.shape.dim):
-                if axis == 0 and self.lifted:
-                    dims.append(BATCH)
-                elif dim.HasField("dim_value") and dim.dim_value >= 0:
-                    dims.append(dim.dim_value)
-                else:
-                    dims.append(Symbol(dim.dim_param or f"{given.name}:{axis}"))
-            if any(size == 0 for size in dims):
-                raise NeedsConstant(given.name, "an input without elements")
-            if len(dims) > onnx_file.MOST_AXES or math.prod(s for s in dims if isinstance(s, int)) > onnx_file.MOST_ELEMENTS:
-                raise data_error(f"{self.path}: the input '{given.name}' says to be {known(tuple(dims[: onnx_file.MOST_AXES]))}")
-            value = self.emitter.feed(given.name, dims, dtype, batch=self.lifted and bool(dims))
-            self.values[given.name] = Value(dtype, variable=value.variable, dims=value.dims, said=said)
 
     def _value(self, name: str) -> Value | None:
         """Return a value by its name in the graph."""
@@ -296,7 +262,8 @@ class _Graph:
         version = f"{domain or 'ONNX'} opset {self.opsets.get(domain, 0)}"
         text = f"{self.path}: node '{node.name or (node.output[0] if node.output else '')}' ({node.op_type}, {version}): {error.message}"
         close = did_you_mean(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.op_type).lower(), discover_layers())
-        hint = error.hint or (close and close.replace("did you mean", "the nearest layer is").rstrip("?"))
+        said = graph_inputs.remedy(self.model, self.axes, error)
+        hint = error.hint or said or (close and close.replace("did you mean", "the nearest layer is").rstrip("?"))
         hint = f"{hint}; --partial imports what comes before it" if hint else "--partial imports what comes before it"
         made = Unimportable(text, hint, (domain, node.op_type))
         if isinstance(error, NeedsConstant):
@@ -311,7 +278,7 @@ class _Graph:
         """Refuse an output whose sizes are not those that the file says: a layer that is not quite the node's.
 
         Raises:
-            PeError: DATA; with both.
+            PeError: DATA; with both, where users have said nothing of where the batch lies.
         """
         said = next((given.type.tensor_type for given in self.model.graph.output if given.name == name), None)
         if said is None or not said.HasField("shape"):
@@ -320,12 +287,15 @@ class _Graph:
         ours = list(known(value.shape))
         fits = len(ours) == len(theirs) and all(a == b or -1 in (a, b) for a, b in zip(ours, theirs, strict=True))
         if not fits or (value.variable is not None and self._loses_batch(ours, theirs)):
-            hint = "check the file with onnx.shape_inference; --fixed keeps its sizes"
-            raise data_error(f"{self.path}: the output '{name}' would be {ours}, and the file says {theirs}", hint)
+            text = f"the output '{name}' would be {ours}, and the file says {theirs}"
+            if not graph_inputs.is_said(self.model):
+                raise data_error(f"{self.path}: {text}", "check the file with onnx.shape_inference; --fixed keeps its sizes")
+            # A file that was written for one row may say so of what it computes.
+            self.emitter.note(f"{text}, which was written for other inputs")
 
     def _loses_batch(self, ours: Sequence[int], theirs: Sequence[int]) -> bool:
         """Tell whether an output has the same number of rows for every batch: the one that the exporter saw is in the graph."""
-        if not self.lifted or not ours or -1 in ours:
+        if not self.axes or not ours or -1 in ours:
             return False
         first = onnx_file.first_sizes(self.model)[0]
         return theirs[0] == (first.dim_value if first.HasField("dim_value") else -1)
@@ -344,6 +314,7 @@ class _Graph:
             except PeError as error:
                 raise data_error(f"{self.path}: the output '{name}': {error.message}", error.hint) from None
             self._check_shape(name, value)
+            held = graph_inputs.batch_first(self.emitter, name, self.keys.get(name), held, self.uses[name] == 1) if self.axes else held
             # An output of the file keeps its name, whatever computes it.
             if name in wanted and held.variable != self.keys.get(name):
                 held = self.emitter.layer("assign", self.keys.get(name, name), {"input": held}, own=name in self.keys)
@@ -353,7 +324,7 @@ class _Graph:
             raise data_error(text, self.failures[0].render() if self.failures else None)
         metadata = self._metadata()
         notes = list(self.emitter.notes)
-        notes += onnx_file.batch_notes(self.model) if self.lifted else []
+        notes += graph_inputs.notes(self.model, self.axes)
         notes += [f"left out: {failure.message.removeprefix(f'{self.path}: ')}" for failure in self.failures]
         comments = {name: described(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
         return ImportedModel(
