@@ -207,3 +207,60 @@ def test_images_that_threads_share_have_the_same_bits(images, filters, given, rn
             found = run_gradient("conv2d", inputs, given, upstream=upstream, threads=threads)
             for slot, value in gradients.items():
                 np.testing.assert_array_equal(found[slot], value, err_msg=slot)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let all convolutions count as those of few pixels; a list gets those that are asked."""
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(conv_lowering.Images, "_few", lambda self, w: asked.append(w.shape) or True)
+    return asked
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", [case for case in CASES if case.values[0].get("groups", 1) == 1 and case.values[0]["k"] > 1])
+def test_few_pixels_as_one_product_agree_with_pytorch(rng, case, data_format, few):
+    test_values_and_gradients_agree_with_pytorch(rng, case, data_format)
+    assert few
+
+
+@pytest.mark.parametrize(("images", "filters", "given"), [each for each in geometries() if each[2].get("groups", 1) == 1])
+def test_few_pixels_of_any_geometry_are_what_other_ways_give(images, filters, given, rng, monkeypatch):
+    n, channels, *size = images
+    given = {**given, "data_format": "NHWC"}
+    inputs = {"Input": rng.standard_normal((n, *size, channels)), "Filter": rng.standard_normal(filters)}
+    each = {s: rng.uniform(0.5, 1.5, filters[0]) for s in ("Scale", "Bias", "Mean", "Variance")}
+    found = {}
+    for few in (False, True):
+        monkeypatch.setattr(conv_lowering.Images, "_few", lambda self, w, few=few: few)
+        out = run_op("conv2d", inputs, given)
+        upstream = np.cos(np.arange(out.size)).reshape(out.shape)
+        found[few] = {
+            "out": out,
+            **run_gradient("conv2d", inputs, given, upstream=upstream),
+            "biased": run_op("conv2d_fusion", {**inputs, "Bias": each["Bias"]}, given),
+            "moments": run_op("fused_conv2d_moments", inputs, given)["Moments"],
+            "normed": run_op("fused_conv2d_norm", {**inputs, **each}, given),
+        }
+    for name, value in found[False].items():
+        np.testing.assert_allclose(found[True][name], value, rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_convolution_of_few_pixels_and_large_filters_agrees_with_pytorch(rng, threads, monkeypatch):
+    called = []
+    call = conv_lowering.Lowering.call
+    counted = lambda o, which, *args, **more: called.append(which) or call(o, which, *args, **more)  # noqa: E731
+    monkeypatch.setattr(conv_lowering.Lowering, "call", counted)
+    x, w = rng.standard_normal((2, 64, 3, 4)).astype("float32"), rng.standard_normal((160, 64, 3, 3)).astype("float32")
+    tx, tw = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
+    out = torch.nn.functional.conv2d(tx, tw, None, (1, 2), 1)
+    up = rng.standard_normal(tuple(out.shape)).astype("float32")
+    (out * torch.tensor(up)).sum().backward()
+    given, attrs = {"Input": x, "Filter": w}, {"strides": [1, 2], "paddings": [1, 1]}
+    np.testing.assert_allclose(run_op("conv2d", given, attrs, threads=threads), out.detach().numpy(), rtol=1e-4, atol=1e-4)
+    gradient = run_gradient("conv2d", given, attrs, upstream=up, threads=threads)
+    np.testing.assert_allclose(gradient["Input"], tx.grad.numpy(), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(gradient["Filter"], tw.grad.numpy(), rtol=1e-4, atol=1e-3)
+    assert called.count(conv_lowering.gather_taps) == 2
+    assert called.count(conv_lowering.spread_taps) == 1

@@ -187,7 +187,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     for piece in images.pieces():
         filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
         # packed filters and 1x1 convolutions pass over all images at once
-        whole = not images.winograd and (filters.size > w.size or w.shape[2] * w.shape[3] == 1)
+        whole = not images.winograd and (filters.size > w.size or images.pointwise)
         block = max(1, piece.images if whole else BLOCK // each)
         at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
         o.call(

@@ -19,7 +19,6 @@ from pe_cli.ops.nn.conv_kernels import (
     forward_depthwise,
     forward_pointwise,
     forward_winograd,
-    place,
 )
 from pe_cli.ops.nn.conv_lowering import Images
 
@@ -57,7 +56,7 @@ def spread(images: Images, upstream: Buffer, w: Buffer, x: Buffer, *, acc: int =
     o, target = images.o, images.target(x)
     sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
     extra = 0 if images.depthwise or images.pointwise or images.winograd else conv_backward_data_scratch(*sizes)
-    # Convolutions that pick every n-th pixel spread over those alone, and `place` puts zeros between them afterwards.
+    # What is picked is what they spread over; it becomes images afterwards.
     made = o.scratch(images.n * math.prod(images.seen), x.dtype) if images.picks else target
     chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
     for piece in images.pieces(back=True):
@@ -65,7 +64,7 @@ def spread(images: Images, upstream: Buffer, w: Buffer, x: Buffer, *, acc: int =
         scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
         o.call(chosen, at_y, at_w, at_x, *scratch, piece.geometry, piece.images, acc, part=first + piece.number)
     if images.picks:
-        o.call(place, made, target, images.whole, images.n)
+        images.unpick(made, target)
     images.outward(target, x)
 
 

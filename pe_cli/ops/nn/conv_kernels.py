@@ -185,6 +185,45 @@ def place(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 
 
 @kernel
+def gather_taps(x: Ptr, columns: Ptr, g: PtrI64, n: Int):
+    """columns = the pixels that each output pixel sees, in the order of a filter as it is stored: channels, then taps; 0 beside images."""
+    height, width, channels, oh, ow, taps = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[TAPS_Y] * g[TAPS_X]
+    for pixel in range(n * oh * ow):
+        image, i, j = pixel // (oh * ow), pixel // ow % oh, pixel % ow
+        for tap in range(taps):
+            r = i * g[STRIDE_Y] - g[PAD_Y] + tap // g[TAPS_X] * g[DILATION_Y]
+            c = j * g[STRIDE_X] - g[PAD_X] + tap % g[TAPS_X] * g[DILATION_X]
+            at = ((image * height + r) * width + c) * channels
+            to = pixel * channels * taps + tap
+            if r >= 0 and r < height and c >= 0 and c < width:
+                for channel in range(channels):
+                    columns[to + channel * taps] = x[at + channel]
+            else:
+                for channel in range(channels):
+                    columns[to + channel * taps] = T(0)
+
+
+@kernel
+def spread_taps(columns: Ptr, x: Ptr, g: PtrI64, n: Int):
+    """Do the transpose of `gather_taps`: x = for each pixel, the sum of what stands for it, of the taps in order."""
+    height, width, channels, oh, ow, taps = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[TAPS_Y] * g[TAPS_X]
+    for pixel in range(n * height * width):
+        image, r, c = pixel // (height * width), pixel // width % height, pixel % width
+        to = pixel * channels
+        for channel in range(channels):
+            x[to + channel] = T(0)
+        for tap in range(taps):
+            above = r + g[PAD_Y] - tap // g[TAPS_X] * g[DILATION_Y]
+            before = c + g[PAD_X] - tap % g[TAPS_X] * g[DILATION_X]
+            i, j = above // g[STRIDE_Y], before // g[STRIDE_X]
+            seen = above >= 0 and i < oh and i * g[STRIDE_Y] == above
+            if seen and before >= 0 and j < ow and j * g[STRIDE_X] == before:
+                at = ((image * oh + i) * ow + j) * channels * taps + tap
+                for channel in range(channels):
+                    x[to + channel] += columns[at + channel * taps]
+
+
+@kernel
 def turn(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
     """Transpose every matrix of a batch: NCHW to NHWC with rows = channels, and back with rows = pixels."""
     transpose_batch(x, y, batch, rows, columns)

@@ -23,10 +23,12 @@ from pe_cli.kernels.cpu.winograd import suits, winograd_scratch
 from pe_cli.kernels.language import Kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.work_parts import COLUMNS, ENOUGH, Pair, column_pairs, pairs
-from pe_cli.ops.nn.conv_kernels import pick, turn
+from pe_cli.ops.nn.conv_kernels import gather_taps, pick, place, spread_taps, turn
 
 #: Operations that are worth bringing one element of the filters into another order; and packing one for a product.
 FILTER_WORK, PACK_WORK = 400, 100
+#: Elements of filters of which it matters how often they are read and written.
+LARGE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ class Piece:
 class Images:
     """Sizes of one convolution, and its images in channels-last order.
 
-    A 1x1 convolution without padding is one product of pixels and filters. With a stride, those pixels that it sees are picked first.
+    A 1x1 convolution without padding is one product of pixels and filters. With a stride, those pixels that it sees are picked first. One
+    of few pixels and many filters is a product as well, of all that each output pixel sees: filters are read once, as they are stored,
+    where other ways bring them into another order first.
 
     Attributes:
         depthwise, pointwise, winograd: which kernels it has, if not those for any.
-        picks: pixels are picked.
-        image, out: [height, width, channels] of the input and of the output.
+        picks: what output pixels see is brought together first.
+        image, out: [height, width, channels] of what kernels take for the input, and of the output.
         seen: of what kernels take for the input.
         whole, geometry: see `pe_cli.kernels.cpu.conv`; of the convolution, and of what kernels do. Behind it: elements from pixel to pixel
             of
@@ -76,15 +80,25 @@ class Images:
         self.filters = w.shape
         attrs = o.attrs
         pads = attrs["paddings"]  # [above and below, left and right], or [above, below, left, right]
-        self.pointwise = w.shape[2:] == (1, 1) and not any(pads) and attrs["groups"] == 1
-        self.winograd = suits(w.shape, self.out, attrs["strides"], pads, attrs["dilations"], attrs["groups"])
-        self.picks = self.pointwise and attrs["strides"] != [1, 1]
-        self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
         rest = (*pads[:: len(pads) // 2], *attrs["dilations"], attrs["groups"], self.out[2])
         self.whole = Numbers((*self.image, *self.out, *w.shape[2:], *attrs["strides"], *rest))
+        simple = w.shape[2:] == (1, 1) and not any(pads) and attrs["groups"] == 1
+        self.picks = simple and attrs["strides"] != [1, 1]
+        self._gathers = not simple and o.place == "cpu" and attrs["groups"] == 1 and self._few(w)
+        if self._gathers:
+            self.image = (*self.out[:2], math.prod(w.shape[1:]))
+            self.filters = (w.shape[0], self.image[2], 1, 1)
+            self.picks, rest = True, (0, 0, 1, 1, 1, self.out[2])
+        self.pointwise = simple or self._gathers
+        self.winograd = not self._gathers and suits(w.shape, self.out, attrs["strides"], pads, attrs["dilations"], attrs["groups"])
+        self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
         steps = (1, 1) if self.picks else attrs["strides"]
-        self.geometry = Numbers((*self.seen, *self.out, *w.shape[2:], *steps, *rest))
+        self.geometry = Numbers((*self.seen, *self.out, *self.filters[2:], *steps, *rest))
         self.work = 2 * self.n * math.prod(self.out) * math.prod(w.shape[1:])
+
+    def _few(self, w: Buffer) -> bool:
+        """Whether there are so few output pixels that to bring them together takes less time than to bring the filters into order."""
+        return w.size >= LARGE and 0 < 4 * self.n * math.prod(self.out[:2]) <= w.shape[0]
 
     def pieces(self, *, back: bool = False) -> list[Piece]:
         """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself.
@@ -192,8 +206,12 @@ class Images:
         if not self.picks:
             return held
         made = self.o.scratch(self.n * math.prod(self.seen), x.dtype)
-        self.o.call(pick, held, made, self.whole, self.n)
+        self.o.call(gather_taps if self._gathers else pick, held, made, self.whole, self.n)
         return made
+
+    def unpick(self, made: Buffer, target: Buffer) -> None:
+        """Undo `source`: write an image out of what stands for its pixels."""
+        self.o.call(spread_taps if self._gathers else place, made, target, self.whole, self.n)
 
     def target(self, b: Buffer) -> Buffer:
         """Return where to write an image with channels last."""
