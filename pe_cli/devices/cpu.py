@@ -36,7 +36,7 @@ from pe_cli.kernels.cpu.python_calls import HostKernel
 #: Arguments that there is room for at least, where other calls may come in the place of a work's.
 WORDS = 32
 #: Works of other batches that are kept as they stand on the tape; beyond, all are forgotten.
-MOST = 8192
+MOST = 4096
 #: What is called where other batches make more calls.
 NOTHING = Call(nothing, (), "float32", "float32")
 
@@ -104,7 +104,7 @@ class CpuStep:
         self._found = found
         self._first = list(itertools.accumulate((len(row) for row in calls), initial=0))
         self._places = [[c.part for c in row] for row in calls]
-        self._real = [[c is not NOTHING for c in row] for row in calls]
+        self._real = [tuple(c is not NOTHING for c in row) for row in calls]
         # Calls of other batches, which may come here, may have more arguments, and a record cannot grow.
         rooms = [max(WORDS, *(len(c.args) for c in row)) if w.spare else 0 for row, w in zip(calls, works, strict=True)]
         sizes = [max(len(c.args), room) for row, room in zip(calls, rooms, strict=True) for c in row]
@@ -112,6 +112,7 @@ class CpuStep:
         whole = [(i, c, n) for i, (row, of) in enumerate(zip(calls, instances, strict=True)) for c, n in zip(row, of, strict=True)]
         self._lines = [self._line(work, c, n, i) for i, (work, c, n) in enumerate(whole)]  # what stands on the tape
         self._laid: dict[int, Laid] = {}  # by the id of a work of another batch
+        self._seen: set[int] = set()
         instructions = [line.instruction for line in self._lines]
         joined = self._chains(works, calls, threads) if threads > 1 else []
         self.tape = CheckedTape(instructions, found, joined, self._allowed) if CHECKED else Tape(instructions, found, joined, threads)
@@ -175,15 +176,14 @@ class CpuStep:
         self._spot = spot
         for work, given in works.items():
             self._reach[work] = given.written, given.buckets
-            if work in fresh:
-                self._lay(work, given, *fresh[work])
-            laid = self._laid[id(given)]
+            laid = self._laid[id(given)] if work not in fresh else self._lay(work, given, *fresh[work])
             self._real[work] = laid.real
             for i, line in enumerate(laid.lines, self._first[work]):
                 if line is not self._lines[i]:
                     self._put(i, line)
-        if len(self._laid) > MOST:
+        if len(self._seen) > MOST:
             self._laid.clear()
+            self._seen.clear()
         return True
 
     def _settled(self, work: int, given: Work) -> list[Call] | None:
@@ -203,13 +203,17 @@ class CpuStep:
             found = self._instances[key] = Instance(call.kernel, call.dtype, call.second)
         return found
 
-    def _lay(self, work: int, given: Work, row: Sequence[Call], instances: Sequence[Instance]) -> None:
-        """Resolve a work's calls, and keep them: the sizes that they are for come again."""
+    def _lay(self, work: int, given: Work, row: Sequence[Call], instances: Sequence[Instance]) -> Laid:
+        """Resolve a work's calls. What comes a second time is kept: its sizes come again, which those of others may never do."""
         lines = []
         for i, (call, instance) in enumerate(zip(row, instances, strict=True), self._first[work]):
             idle = call is NOTHING and self._lines[i].instruction.instance is instance
             lines.append(self._lines[i] if idle else self._line(work, call, instance, i))
-        self._laid[id(given)] = Laid(given, lines, [c is not NOTHING for c in row])
+        laid = Laid(given, tuple(lines), tuple(c is not NOTHING for c in row))
+        if id(given) in self._seen:
+            self._laid[id(given)] = laid
+        self._seen.add(id(given))
+        return laid
 
     def _put(self, i: int, line: Line) -> None:
         """Put a line in the place of another one of the tape."""

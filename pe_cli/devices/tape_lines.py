@@ -48,4 +48,4 @@ class Laid:
 
     work: Work
     lines: Sequence[Line]
-    real: list[bool]
+    real: tuple[bool, ...]

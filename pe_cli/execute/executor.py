@@ -26,7 +26,7 @@ from pe_cli.execute.plan.async_fetches import AsyncFetches
 from pe_cli.execute.plan.batch_shortcut import Shortcut, Shortcuts, samples_of
 from pe_cli.execute.plan.distributed import Told, types_of_all
 from pe_cli.execute.plan.plan import Plan
-from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans
+from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans, Rooms
 from pe_cli.execute.request import Request, Requests
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.sharded_updates import Rows
@@ -159,7 +159,7 @@ class Executor:
         self.plans.keep(made)
         return made
 
-    def _make(self, graph: Graph, request: Request, roomy: bool) -> Plan:
+    def _make(self, graph: Graph, request: Request, roomy: Rooms | None) -> Plan:
         made = Plan(
             graph,
             request,

@@ -12,8 +12,8 @@ from pe_cli.graph.ssa import Node
 from pe_cli.kernels.calls import Buffer
 from pe_cli.program.ir import EMPTY
 
-#: Tasks that are kept; beyond, all are forgotten. They take up to 8 KB each.
-MOST = 8192
+#: Tasks that are kept; beyond, all are forgotten. They take about 8 KB each, with what a tape keeps of them.
+MOST = 4096
 Key = tuple[Any, ...]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.lazy_dataclass import dataclass
@@ -46,11 +47,21 @@ def plan_devices(
     strategy: BuildStrategy,
     threads: int,
     room: float = 1.0,
+    least: Mapping[tuple[str, int], int] = MappingProxyType({}),
 ) -> list[DeviceMemory]:
     """Plan the memory of every device; allocates nothing.
 
-    Where there are more threads than devices, memory is shared only where the data orders those who use it. What depends on the batch gets
-    `room` times its bytes.
+    Where there are more threads than devices, memory is shared only where the data orders those who use it.
+
+    Args:
+        graph: over devices.
+        request: what the plan is for.
+        low: what the graph was lowered with.
+        tasks: that it was lowered to.
+        strategy: what may share memory.
+        threads: of all devices.
+        room: what depends on the batch gets so many times its bytes, where that is not 1,
+        least: and no less than these bytes, by (variable, device).
 
     Raises:
         PeError: a fetched variable that no op writes.
@@ -60,7 +71,8 @@ def plan_devices(
     def reserved(b: Buffer) -> int:
         # A size that does not depend on the batch needs no room to grow.
         varies = b.name not in variables or -1 in variables[b.name].shape
-        return int(b.type.nbytes * room) if varies else b.type.nbytes
+        at = low.known.variables.get(b)
+        return max(int(b.type.nbytes * room), least.get(at, 0) if at else 0) if varies else b.type.nbytes
 
     def in_lines(b: Buffer) -> int:
         return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)

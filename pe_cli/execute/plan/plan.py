@@ -67,7 +67,8 @@ class Plan:
 
     Args:
         numerics: how its kernels compute.
-        roomy: whether it is one for batches of any shape, which others will fit into.
+        roomy: bytes that (variable, device) pairs have in other plans, for one that batches of any shape will fit into; None for one that
+            serves its own batch alone.
         arenas: memory that it shares with plans that run before and after; default: its own.
 
     Attributes:
@@ -91,7 +92,7 @@ class Plan:
         execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
         peers: Summing | None = None,
-        roomy: bool = False,
+        roomy: Mapping[tuple[str, int], int] | None = None,
         arenas: Arenas | None = None,
     ) -> None:
         self.graph = graph
@@ -108,15 +109,15 @@ class Plan:
         self._inferred = Inferred(graph.program)
         self._lowering, self.tasks = self._lower(request)
         # A roomy plan is made a little larger than its batch, so that later batches fit into it without a plan of their own.
-        room = ROOM if roomy else 1.0
-        memory = plan_devices(graph, request, self._lowering, self.tasks, self._strategy, threads, room)
+        room = (1.0, {}) if roomy is None else (ROOM, roomy)
+        memory = plan_devices(graph, request, self._lowering, self.tasks, self._strategy, threads, *room)
         self._places = Placement(graph, memory, self.tasks, scope, self._arenas, sum(request.sizes))
         self._first: dict[tuple[str, int], Buffer] = {}  # by variable and device: those in whose places others come
         self._fitted: dict[tuple[int, int], tuple[Task, Work]] = {}  # by place and id: tasks of other batches that fit there
         self._known: dict[Request, tuple[GraphLowering, list[Task]]] = {}  # what other batches were lowered to
         self._ins: dict[Buffer, PlanSlot] = {}  # feeds, also of batches that came before
         self._outs: dict[Buffer, PlanSlot] = {}  # what is fetched, too
-        self._build(threads, progress, SPARE if roomy else 0)
+        self._build(threads, progress, 0 if roomy is None else SPARE)
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
         types, whole = types_over_processes(self.graph, request, self._peers, self._inferred)
@@ -130,6 +131,10 @@ class Plan:
     def refitted(self) -> bool:
         """Whether it has served another request than that which it was made for."""
         return bool(self._fitted)
+
+    def rooms(self) -> dict[tuple[str, int], int]:
+        """Return the bytes that are there for the variables of every device, by (variable, device)."""
+        return {at: self._places.room(b) for at, b in self._lowering.buffers.items()}
 
     def _buffers(self) -> list[Buffer]:
         """Return the buffers of the batch that is served."""

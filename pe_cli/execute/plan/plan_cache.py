@@ -9,6 +9,8 @@ from pe_cli.execute.plan.plan import Plan
 from pe_cli.execute.request import Request
 from pe_cli.graph.ssa import Graph
 
+#: Bytes by (variable, device).
+Rooms = dict[tuple[str, int], int]
 #: Plans kept for different batch shapes; the least recently used goes first.
 MAX_PLANS = 8
 
@@ -17,11 +19,11 @@ class Plans(Mapping[Request, Plan]):
     """Plans by what they serve, the least recently used first.
 
     Args:
-        make: makes one for a graph and a request; roomy or not, see `Plan`.
+        make: makes one for a graph and a request, with room or None, see `Plan`.
         refits: whether plans may serve other batches than those that they were made for.
     """
 
-    def __init__(self, make: Callable[[Graph, Request, bool], Plan], refits: bool) -> None:
+    def __init__(self, make: Callable[[Graph, Request, Rooms | None], Plan], refits: bool) -> None:
         self._make = make
         self._refits = refits
         self._plans: OrderedDict[Request, Plan] = OrderedDict()
@@ -62,7 +64,16 @@ class Plans(Mapping[Request, Plan]):
         self._made[id(graph)] += 1
         # A plan with room costs memory for all of its life; only where a third shape comes is it likely that shapes go on changing.
         roomy = self._refits and self._made[id(graph)] > 2  # a last, smaller batch is no reason yet
-        return self._make(graph, request, roomy)
+        return self._make(graph, request, self._rooms(graph) if roomy else None)
+
+    def _rooms(self, graph: Graph) -> Rooms:
+        """Return the bytes that variables have in any plan of a graph: of batches of many rows and of long sequences, both fit later."""
+        found: Rooms = {}
+        for plan in self._plans.values():
+            if plan.graph is graph:
+                for at, nbytes in plan.rooms().items():
+                    found[at] = max(nbytes, found.get(at, 0))
+        return found
 
     def keep(self, plan: Plan) -> None:
         """Keep a plan for what it serves, and forget the least recently used where there are too many."""
@@ -80,11 +91,13 @@ class Plans(Mapping[Request, Plan]):
         Returns:
             None while there is room for one more plan, and where none does it.
         """
-        # A plan of its own fits a batch best; others are refitted when there are too many.
-        if len(self._plans) < MAX_PLANS or not self._refits:
+        if not self._refits:
             return None
         oldest = [plan for plan in self._plans.values() if plan.graph is graph]
         moving = [plan for plan in reversed(oldest) if plan.refitted]
+        # A plan of its own fits a batch best, as long as it is not known that there are too many.
+        if not moving and len(self._plans) < MAX_PLANS:
+            return None
         plan = next((plan for plan in (*moving, *oldest) if plan.holds(request)), None)
         if plan is None:
             return None
