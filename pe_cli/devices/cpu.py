@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.devices.aligned_memory import ALIGN, Arena
 from pe_cli.devices.chains import chains
 from pe_cli.devices.checked_tape import Allowed, CheckedTape
@@ -275,7 +275,7 @@ class CpuStep:
                 status = at - begin
                 words.append(0)
             elif isinstance(arg, (Buffer, Offset, Place)):
-                spot, offset = self._place(arg)
+                spot, offset = (self._spot(arg), 0) if type(arg) is Buffer else self._place(arg)
                 words.append(int(spot.memory.address) + spot.offset + offset)
                 if CHECKED:
                     self._loans.forbid(spot)
@@ -351,7 +351,7 @@ class CpuStep:
         if isinstance(arg, Place):
             return self._spot(arg.buffer), arg.nbytes
         if isinstance(arg, Offset):
-            return self._spot(arg.buffer), arg.elements * arg.buffer.type.numpy.itemsize
+            return self._spot(arg.buffer), arg.elements * DTYPES[arg.buffer.type.dtype]
         return self._spot(arg), 0
 
 

@@ -96,6 +96,11 @@ class GraphLowering:
             found = self.buffers[key] = self.known.buffer(name, device, self.types[device][name])
         return found
 
+    def fill(self) -> None:
+        """Find the buffers of all variables that nodes have been asked for, at once: that is most of the time in which sizes come again."""
+        for at in self.known.touched:
+            self.buffers[at] = self.known.buffer(*at, self.types[at[1]][at[0]])
+
     def value(self, name: str, device: int) -> Buffer:
         """Return the buffer that holds a variable's value of a device after the step."""
         return self.buffer(name, self.graph.homes.get(name, device))

@@ -50,11 +50,13 @@ class LoweredNodes:
     Attributes:
         variables: buffer -> (variable, device) that it is for.
         by_offset: indexes of the nodes that depend on the rows of the whole batch before the device's part.
+        touched: (variable, device) pairs of the slots of all nodes that have been asked for.
     """
 
     def __init__(self, buffers: Mapping[tuple[str, int], Buffer]) -> None:
         self.variables = {b: at for at, b in buffers.items()}
         self.by_offset: set[int] = set()
+        self.touched: dict[tuple[str, int], None] = {}
         self._buffers = {(*at, b.type.shape, b.type.dtype): b for at, b in buffers.items()}
         self._tasks: dict[tuple[int, Key], Lowered] = {}
         self._newest: dict[int, tuple[Key, Lowered]] = {}
@@ -82,6 +84,7 @@ class LoweredNodes:
             names = tuple(at for pairs in rows for at in pairs if at[0] != EMPTY)
             of = itemgetter(*names) if len(names) > 1 else lambda buffers: tuple(buffers[at] for at in names)
             found = self._slots[node.index] = Slots(names, of)
+            self.touched |= dict.fromkeys(names)
         return found
 
     def find(self, node: int, key: Key) -> Lowered | None:

@@ -58,6 +58,7 @@ def lower(g: GraphLowering) -> list[Task]:
         g: of the graph; keeps the tasks.
     """
     how = LOWERINGS if device(g.graph.places[0].kind).is_host else LOWERINGS | on_cards()
+    g.fill()
     g.tasks = [_tasks(g, node, how[type(node)]) for node in g.graph.nodes]
     return [task for of_node in g.tasks for task in of_node]
 
@@ -83,10 +84,10 @@ def _tasks(g: GraphLowering, node: Node, how: Callable[[GraphLowering, Any], lis
 def _key(g: GraphLowering, node: Node) -> Key:
     """Return all that a node's tasks depend on and that other sizes may change; they hold sizes, offsets and shares as numbers."""
     slots = g.known.slots(node)
-    for at in slots.names:
-        if at not in g.buffers:
-            g.buffer(*at)
-    key: list[Any] = [slots.of(g.buffers), g.cuts]
+    try:
+        key: list[Any] = [slots.of(g.buffers), g.cuts]
+    except KeyError:  # some have no buffer yet
+        key = [tuple(g.buffer(*at) for at in slots.names), g.cuts]
     if isinstance(node, Compute):
         key.append(node.helped)
     if isinstance(node, ScaleLossGrad):
