@@ -21,7 +21,7 @@ OPEN: list[Outline] = []
 #: Bodies of `while_loop` that are being written, and that are no blocks of their own: what must be made before their loop cannot be.
 CLOSED: list[Block] = []
 
-#: Branches of `cond` that are being written, the outermost first; `varied` of each is what its ops write with other types.
+#: Branches of `cond` and Switch that are being written, the outermost first; `varied` of each is what its ops write with other types.
 BRANCHES: list[Outline] = []
 
 
