@@ -333,3 +333,30 @@ def test_a_feed_without_rows_grows_from_round_to_round():
         given = {"x": np.ones((1, 2), "float32"), "kept": np.zeros((first, 2), "float32"), "rounds": np.array([count])}
         (found,) = executor.run(feed=given, fetch_list=[kept])
         np.testing.assert_array_equal(found, [[0, 0]] * first + [[1, 1]] * count)
+
+
+# --- variables of create_global_var -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("persistable", [False, True])
+def test_a_global_variable_is_saved_only_if_it_is_persistable(persistable, tmp_path):
+    # As 1.8.5 has them: persistable in the startup program in any case.
+    x = fluid.data("x", [None, 1])
+    kept = L.create_global_var([1], 2.0, "float32", persistable=persistable, name="kept")
+    mean, limit = L.reduce_mean(x), L.fill_constant([1], "float32", 1.5)
+    with L.Switch() as switch:
+        with switch.case(L.less_than(mean, limit)):
+            L.assign(L.scale(mean, 10.0), kept)
+        with switch.default():
+            L.assign(L.scale(mean, 100.0), kept)
+    wanted = L.elementwise_add(x, kept)
+    main, startup = fluid.default_main_program(), fluid.default_startup_program()
+    assert (kept.persistable, startup.global_block().var("kept").persistable) == (persistable, True)
+    assert [v.name for v in main.list_vars() if v.persistable] == (["kept"] if persistable else [])
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(startup)
+    for number, right in ((1, 11.0), (2, 202.0), (3, 303.0)):
+        (found,) = executor.run(feed={"x": np.float32([[number]])}, fetch_list=[wanted])
+        np.testing.assert_array_equal(found, [[right]])
+    fluid.io.save_persistables(executor, str(tmp_path), main)
+    assert [path.name for path in tmp_path.iterdir()] == (["kept"] if persistable else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import os
 import re
@@ -121,6 +122,17 @@ RUNS = {
         "try:\n    from PIL import Image\nexcept ImportError:\n    sys.exit()\n"
         "assert Image.new('L', (4, 4)).resize((2, 2), Image.ANTIALIAS).size == (2, 2) and Image.__file__ and Image.__spec__.origin\n"
     ),
+    "names that Python has dropped": (
+        "import base64, collections, inspect, time\n\nfrom collections import Mapping, Sequence\nfrom fractions import gcd\n"
+        "def f(a, b=1, *c, **d): pass\ndef g(*, a): pass\n"
+        "assert isinstance({}, Mapping) and isinstance([], Sequence) and issubclass(collections.OrderedDict, collections.MutableMapping)\n"
+        "assert time.clock() >= 0 and gcd(4, 6) == 2 and base64.encodestring(b'a') == b'YQ==\\n'\n"
+        "assert inspect.getargspec(f) == (['a', 'b'], 'c', 'd', (1,))\n"
+        "try:\n    inspect.getargspec(g)\nexcept ValueError as e:\n    print(e)\n"
+        "import distutils.util; assert distutils.util.strtobool('Yes') == 1 and distutils.util.strtobool('off') == 0\n"
+        "for wanted in (lambda: collections.no_such, lambda: __import__('numpy').no_such):\n"
+        "    try:\n        wanted()\n    except AttributeError as e:\n        print(e)\n"
+    ),
 }  # fmt: skip
 
 
@@ -210,6 +222,19 @@ def test_a_file_that_a_script_downloads_may_lie_there(ended: Mapping[str, Ended]
 
 def test_names_that_packages_have_dropped_are_there(ended: Mapping[str, Ended]) -> None:
     assert ended["runs3"].code == 0, ended["runs3"].err
+
+
+def test_names_that_python_has_dropped_are_there_and_that_is_said_once(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs4"]
+    assert found.code == 0, found.err
+    assert found.out.splitlines()[1:] == ["module 'collections' has no attribute 'no_such'", "module 'numpy' has no attribute 'no_such'"]
+    first = "runs4.py:3: note: Python has dropped collections.Mapping; under pe run it is there again, and so are other such names"
+    assert [line for line in found.err.splitlines() if "note:" in line] == [first]
+
+
+def test_outside_of_pe_run_the_names_stay_dropped() -> None:
+    with pytest.raises(AttributeError):
+        collections.Mapping  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def _begun(made: Written, ops: Sequence[Operator], wanted: Collection[str]) -> M
             read.setdefault(name, []).append(op)
     for op in ops:
         name = next(iter(op.outputs.get("Out", ())), "")
-        if name in made.arrays and op.type in {"fill_constant", "fill_like"} and name not in wanted:
+        if name in made.arrays and op.type in {"fill_constant", "fill_constant_batch_size_like", "fill_like"} and name not in wanted:
             found[id(op)] = _declared
             maker = makers.get(op.inputs["X"][0]) if op.type == "fill_like" else None
             while maker is not None and maker.type in {"expand", "unsqueeze"} and len(read[maker.outputs["Out"][0]]) == 1:

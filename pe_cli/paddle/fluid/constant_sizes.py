@@ -21,7 +21,7 @@ OPEN: list[Outline] = []
 #: Bodies of `while_loop` that are being written, and that are no blocks of their own: what must be made before their loop cannot be.
 CLOSED: list[Block] = []
 
-#: Branches of `cond` that are being written, the outermost first; `varied` of each is what its ops write with other types.
+#: Branches of `cond` and Switch that are being written, the outermost first; `varied` of each is what its ops write with other types.
 BRANCHES: list[Outline] = []
 
 
@@ -37,7 +37,7 @@ def vary(block: Block, op: Operator) -> None:
     for slot, names in op.outputs.items():
         for name, found in zip(names, types.get(slot, ()), strict=False):
             v = block.vars.get(name)
-            if v is None or v.persistable or v.dtype != found.dtype or len(v.shape) != len(found.shape):
+            if v is None or lasts(v) or v.dtype != found.dtype or len(v.shape) != len(found.shape):
                 continue
             # What was declared empty, such as a cache, is not known to stay so where any size may be written.
             filled = any(a == 0 and b < 0 for a, b in zip(v.shape, found.shape, strict=True))
@@ -47,6 +47,11 @@ def vary(block: Block, op: Operator) -> None:
             varied.add(name)
 
 
+def lasts(v: Variable) -> bool:
+    """Return whether a variable has its value in a scope: a persistable one, or one that `create_global_var` made."""
+    return v.persistable or getattr(v, "in_scope", False)
+
+
 def _retype(block: Block, op: Operator) -> None:
     """Give what a branch assigns, and nothing outside has read or written, the type of what is assigned."""
     branch = BRANCHES[-1]
@@ -54,12 +59,13 @@ def _retype(block: Block, op: Operator) -> None:
     v, found = block.vars.get(name), block.var(source).type
     if v is None or branch.varied is None or v.dtype != found.dtype or agrees(v.type, found):
         return
-    if v.persistable and getattr(v, "asked_to_last", True):
+    if v.persistable:
         return
     # Whoever has read it was built for the type before.
     used = {n for o in block.ops for n in (*o.input_names(), *o.output_names())}
     if name not in used:
-        v.type, v.persistable = found, False
+        # A value that the scope has is of the type before.
+        v.type, v.in_scope = found, False  # type: ignore[attr-defined]
         branch.varied.add(name)
 
 

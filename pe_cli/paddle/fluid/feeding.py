@@ -14,6 +14,7 @@ from pe_cli.execute.batch_split import cut_sequences, split_sizes
 from pe_cli.execute.plan.program_parts import unseen
 from pe_cli.ops.define.lod import Leveled, offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.constant_sizes import lasts
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Program
 
@@ -25,7 +26,7 @@ _NEEDED: WeakKeyDictionary[Program, tuple[Any, list[str]]] = WeakKeyDictionary()
 
 
 def needed(program: Program) -> list[str]:
-    """Return what a program reads that is neither persistable nor written before; kept until the program changes."""
+    """Return what a program reads that no scope has and that is not written before; kept until the program changes."""
     state = getattr(program, "version", None), len(program.global_block().ops)
     if program not in _NEEDED or _NEEDED[program][0] != state:
         _NEEDED[program] = state, _find_needed(program)
@@ -40,7 +41,7 @@ def _find_needed(program: Program) -> list[str]:
         # `free` names are what a loop's body writes before it reads them.
         free = unseen(op)
         for name in op.input_names():
-            if name not in written and name not in free and not block.vars[name].persistable:
+            if name not in written and name not in free and not lasts(block.vars[name]):
                 found[name] = None
         written.update(op.output_names())
     return list(found)

@@ -14,6 +14,7 @@ from pe_cli.execute.executor import Executor as CoreExecutor
 from pe_cli.execute.seeds import seed_of
 from pe_cli.paddle.errors import EnforceNotMet
 from pe_cli.paddle.fluid import feeding
+from pe_cli.paddle.fluid.constant_sizes import lasts
 from pe_cli.paddle.fluid.flags import get_flags
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
 from pe_cli.paddle.fluid.whole_gradients import decay_all_rows
@@ -134,7 +135,7 @@ def prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]
     if known is None or known[0] != version:
         block = program.global_block()
         # Types of variables that ops have not settled yet would make a store that no later program fits.
-        types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
+        types = {v.name: v.type for v in block.vars.values() if lasts(v) and v.type.known and _used(v)}
         known = _LASTING[program] = version, types
     types = known[1]
     store: Store = root.store(setting.key, types)

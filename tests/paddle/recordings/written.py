@@ -14,6 +14,27 @@ import numpy as np
 from tests.paddle.recordings.loops import LENGTHS, MODELS, ROWS, STATE, STEPS, build
 
 
+def growing_array(fluid):
+    """An array that has no tensor before the loop, read at computed places; its length is in the condition."""
+    L = fluid.layers
+    x = fluid.data("x", [None, 6])
+    i, one = L.zeros([1], "int64"), L.fill_constant([1], "int64", 1)
+    many, most = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 4)
+    array = L.create_array("float32")
+    y = L.fc(x, 6)
+    going = L.less_than(many, most)
+    loop = L.While(going)
+    with loop.block():
+        L.array_write(L.scale(y, 2.0, 0.5), i, array)
+        half = L.elementwise_floordiv(i, L.fill_constant([1], "int64", 2))
+        L.assign(L.elementwise_add(y, L.array_read(array, half)), y)
+        L.increment(i)
+        L.assign(L.array_length(array), many)
+        L.less_than(many, most, cond=going)
+    joined, sizes = L.tensor_array_to_tensor(array, axis=1)
+    return {"x": STATE}, [y, joined, sizes, L.array_read(array, L.elementwise_sub(i, one))]
+
+
 def swapped(fluid):
     """States that change places."""
     L = fluid.layers
@@ -147,7 +168,7 @@ def cases_of_cases(fluid):
 WRITTEN = {
     f.__name__: f
     for f in (
-        cases_of_cases, last_states, nested_static, parts_of_parts, shared_sequences, swapped, switch_in_loop, two_inputs,
+        cases_of_cases, growing_array, last_states, nested_static, parts_of_parts, shared_sequences, swapped, switch_in_loop, two_inputs,
     )
 }  # fmt: skip
 

@@ -79,7 +79,7 @@ def max_sequence_len(rank_table: RankTable) -> Any:
     return call("reduce_max", lengths)
 
 
-def _levels_of(x: Variable) -> int:
+def levels_of(x: Variable) -> int:
     """Return how many levels of sequences a variable has, as far as the feeds that it is made of declare theirs."""
     if x.lod_level:
         return x.lod_level
@@ -178,7 +178,7 @@ class DynamicRNN:
             FluidValueError: x has more levels, or another number of them than the first one; a ValueError.
         """
         loop = self._now
-        levels = _levels_of(x)
+        levels = levels_of(x)
         begun = self._nested is not None or self._table is not None
         if level or levels > 2 or (begun and (levels > 1) != (self._nested is not None)):
             hint = "sequences of one level, or of two in all step_inputs, and level=0"

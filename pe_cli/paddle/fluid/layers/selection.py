@@ -9,6 +9,7 @@ from typing import Any
 from pe_cli.layers.control.loops import branch
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid.constant_sizes import BRANCHES
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import logical_and, logical_not, logical_or
@@ -85,7 +86,11 @@ def _only_if(condition: Any) -> Iterator[None]:
     """Run what is appended inside where a condition holds."""
     block = default_main_program().global_block()
     yes = Outline(block)
-    yield
+    BRANCHES.append(yes)
+    try:
+        yield
+    finally:
+        BRANCHES.pop()
     yes.cut()
     # The other branch appends nothing: variables keep what they hold.
     no = Outline(block)

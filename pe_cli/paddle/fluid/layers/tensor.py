@@ -11,7 +11,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import BRANCHES, OPEN, known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -52,17 +52,19 @@ def create_parameter(
 def create_global_var(
     shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
 ) -> Any:
-    """Make a variable that the startup program fills with a number; it keeps its value, persistable or not."""
+    """Make a variable that the startup program fills with a number; it keeps its value, and is saved with the others if persistable."""
     program = default_main_program()
-    facts = {"persistable": True, "stop_gradient": True}
+    facts = {"persistable": bool(persistable), "stop_gradient": True}
     if name is None:
         # The original uses up a number of this key as well, so later names agree.
         unique_name.generate("global_var")
         name = program.unique("_generated_var")
     made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
     Constant(float(value))(made, default_startup_program().global_block())
-    # A script that did not ask for it may give the variable another type in a branch.
-    made.asked_to_last = persistable
+    # The original has no value for it in a step that does not write it first; here it is the scope's, as a branch may leave it alone.
+    made.in_scope = not persistable
+    for outline in (*OPEN, *BRANCHES):
+        outline.moved_on(0, {name})
     return made
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constant_sizes import CLOSED, OPEN, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import BRANCHES, CLOSED, OPEN, sizes_of
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.tensor import assign
+from pe_cli.paddle.fluid.layers.dynamic_rnn import levels_of
+from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
 from pe_cli.program.ir import Operator, Variable
 from pe_cli.program.outline import Outline
 from pe_cli.program.region import regions_of
@@ -22,6 +24,8 @@ from pe_cli.program.region import regions_of
 LISTED = {"array_put": "list_put", "array_get": "list_get"}
 #: Tensors of an array whose places only a step knows, where nobody says how many.
 MOST = 256
+#: A number of rows that no size in a program is.
+_ROWS = 2_147_483_629
 
 
 class TensorArray:
@@ -120,6 +124,9 @@ class TensorArray:
             rows = LayerHelper("array").one("fill_like", {"X": many}, {"value": 0.0})
         elif first.type.known:
             rows = call("fill_constant", [self.capacity, *first.shape], first.dtype, 0.0)
+        elif (source := _rows_like(first)) is not None:
+            shape = [self.capacity, -1, *first.shape[1:]]
+            rows = fill_constant_batch_size_like(source[0], shape, first.dtype, 0.0, source[1], 1)
         elif self.open_sizes:
             self.listed = True
             attrs = {"places": [], "shape": list(first.shape), "dtype": first.dtype}
@@ -135,6 +142,44 @@ class TensorArray:
             _put(rows, item, call("fill_constant", [1], "int64", float(place)))
         self._settling = block.ops[begin:]
         return rows, call("fill_constant", [1], "int64", float(max(self.items, default=-1) + 1))
+
+
+def _rows_like(x: Variable) -> tuple[Variable, int] | None:
+    """Return a variable from before all loops and branches that has as many rows as one of these has in every round, and its axis of rows.
+
+    None where x has sequences, or another size that is not known, or where no such variable is found.
+    """
+    begin = min((outline.begin for outline in (*OPEN, *BRANCHES)), default=0)
+    if x.shape[:1] != (-1,) or -1 in x.shape[1:] or not begin:
+        return None
+    block, needed, inside = x.block, {x.name}, list[Operator]()
+    for op in reversed(block.ops[begin:]):
+        if not needed.isdisjoint(op.output_names()):
+            inside.insert(0, op)
+            needed.update(op.input_names())
+    made = {n for op in inside for n in op.output_names()}
+    before = {n for op in block.ops[:begin] for n in op.output_names()}
+    around = [block.vars[n] for n in needed if n in before or (n in block.vars and n not in made)]
+    # Arrays have their tensors' rows behind their own.
+    axes = {v.name: int(v.name in default_main_program().arrays) for v in around if not v.persistable}
+    axes = {v.name: axes[v.name] for v in around if v.name in axes and _is_open_at(v, axes[v.name])}
+    # All that has rows gets this many of them: what comes out with as many has the rows of one, and others would not fit beside it.
+    types = {v.name: v.type.with_shape(*(_ROWS if i == axes.get(v.name) else n for i, n in enumerate(v.shape))) for v in around}
+    try:
+        for op in inside:
+            inferred = block.infer(op, types.__getitem__)
+            for slot, names in op.outputs.items():
+                types |= dict(zip(names, inferred.get(slot, ()), strict=False))
+    except (PeError, LookupError):
+        return None
+    if types[x.name].shape[:1] != (_ROWS,) or any(levels_of(block.vars[name]) for name in axes):
+        return None
+    return next(((block.vars[name], axis) for name, axis in axes.items()), None)
+
+
+def _is_open_at(v: Variable, axis: int) -> bool:
+    """Return whether the size of one axis alone is not known."""
+    return [i for i, size in enumerate(v.shape) if size == -1] == [axis]
 
 
 def _list(ops: Sequence[Operator], name: str) -> set[str]:
@@ -164,13 +209,14 @@ def _list(ops: Sequence[Operator], name: str) -> set[str]:
 
 
 def outside(made: Any) -> Any:
-    """Return what a function makes with ops that belong before all loops that are being written."""
-    if not OPEN:
+    """Return what a function makes with ops that belong before all loops and branches that are being written."""
+    outlines = sorted([*OPEN, *BRANCHES], key=lambda outline: outline.begin)
+    if not outlines:
         return made()
-    block = OPEN[0].block
+    block = outlines[0].block
     ops, names = len(block.ops), set(block.vars)
-    found = OPEN[0].outside(made)
-    for other in OPEN[1:]:
+    found = outlines[0].outside(made)
+    for other in outlines[1:]:
         other.moved_on(len(block.ops) - ops, set(block.vars) - names)
     return found
 
@@ -181,7 +227,7 @@ def _put(rows: Variable, x: Variable, place: Variable, *, listed: bool = False) 
 
 def create_array(dtype: Any, capacity: int = MOST) -> TensorArray:
     """Return an empty array of tensors; see `TensorArray`."""
-    return TensorArray(dtype, capacity, name=f"{LayerHelper('array').name}.out")
+    return TensorArray(dtype, capacity, open_sizes=True, name=f"{LayerHelper('array').name}.out")
 
 
 def _known(layer: str, i: Any) -> int | None:
@@ -198,10 +244,10 @@ def _variable(i: Any) -> Variable:
 
 def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:
     """Put a copy of a tensor at a place of an array and return the array."""
-    array = array or TensorArray(x.dtype, name=f"{LayerHelper('array_write').name}.out")
+    array = array or TensorArray(x.dtype, open_sizes=True, name=f"{LayerHelper('array_write').name}.out")
     place = _known("array_write", i)
     # A place that the program knows, outside of loops: the array stays a list of variables, and costs nothing.
-    if place is not None and array.rows is None and not OPEN and not CLOSED:
+    if place is not None and array.rows is None and not OPEN and not BRANCHES and not CLOSED:
         array.items[place] = call("assign", x)
         return array
     # Inside a loop, or at a place that only a step knows: the array becomes rows of one tensor from here on.
