@@ -15,6 +15,8 @@ FEEDS.update({
     "state": ([None, 4], "float32", 0),
     "flag": ([1], "bool", 0),
     "number": ([1], "int64", 0),
+    "fixed": ([3], "float32", 0),
+    "channels": ([4], "float32", 0),
     "size": ([1], "int32", 0),
     "two_sizes": ([2], "int32", 0),
     "known_index": ([4], "int64", 0),
@@ -239,6 +241,16 @@ PROGRAMS = {
     "huber_loss": lambda L, v: L.huber_loss(v.x, v.y, 1.0),
     "reorder": lambda L, v: L.reorder_lod_tensor_by_rank(v.rows, _fluid(L).layers.control_flow.lod_rank_table(v.rows)),
     "Print": lambda L, v: L.Print(v.x),
+    "sequence_mask of int32": lambda L, v: L.sequence_mask(v.short_lengths, L.shape(v.cube)[1]),
+    "one_hot of int32": lambda L, v: L.one_hot(L.cast(v.label, "int32"), 4),
+    "randperm": lambda L, v: L.randperm(5),
+    "diag": lambda L, v: [L.diag(__import__("numpy").ones(3, "float32")), L.diag(v.fixed)],
+    "affine_channel": lambda L, v: [
+        L.affine_channel(v.image, v.channels, v.channels, act=act) if a else
+        L.affine_channel(v.image, L.create_parameter([4], "float32"), L.create_parameter([4], "float32"), act=act)
+        for a in (0, 1) for act in (None, "relu")
+    ],
+    "sign of an array": lambda L, v: L.sign(__import__("numpy").ones(3, "float32")),
     "assign of an array": lambda L, v: L.assign(__import__("numpy").ones((2, 3), "float32")),
     "reshape of sizes": lambda L, v: L.reshape(v.cube, [L.fill_constant([1], "int32", 3), -1]),
     "autoincreased_step_counter": lambda L, v: L.autoincreased_step_counter(),

@@ -16,12 +16,13 @@ Given = Mapping[str, Any]
 _FIRST = (
     "round", "selu", "maxout", "prelu", "clamp", "l2_normalize", "elementwise_equal", "allclose", "multiplex", "reduce_all",
     "reduce_any", "dist", "trace", "isfinite", "is_empty", "dot", "addmm", "cross", "kron", "bilinear_tensor_product", "cos_sim",
-    "fsp_matrix", "row_conv", "add_position_encoding", "affine_channel", "pad2d", "im2sequence", "pixel_shuffle",
-    "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag", "diag_embed", "index_select", "index_sample", "meshgrid",
+    "fsp_matrix", "row_conv", "add_position_encoding", "pad2d", "im2sequence", "pixel_shuffle",
+    "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag_embed", "index_select", "index_sample", "meshgrid",
     "shard_index", "conv3d", "conv3d_transpose", "deformable_conv", "pool2d", "pool3d", "rank_loss",
     "margin_rank_loss", "bpr_loss", "label_smooth", "sigmoid_focal_loss", "warpctc", "sequence_conv", "density_prior_box",
     "mean_iou", "auc", "unique_with_counts", "unique", "assign", "randn", "reorder_lod_tensor_by_rank", "merge_selected_rows",
-    "array_read", "array_write", "array_length", "read_file", "stack",
+    "array_read", "array_write", "array_length", "read_file", "stack", "sequence_mask",
+    "one_hot", "generate_mask_labels", "randperm", "get_tensor_from_selected_rows",
 )  # fmt: skip
 #: Layers with another prefix, or another output.
 _OTHERS = {
@@ -234,6 +235,8 @@ _BY_ARGUMENTS: dict[str, Callable[[Given], Naming | None]] = {
     "image_resize": _resized,
     "interpolate": _resized,
     "where": _where,
+    "affine_channel": lambda given: Naming("affine_channel", (int(given.get("act") is not None),), exact=True),
+    "diag": lambda given: Naming("diag", before={"assign": int(not isinstance(given.get("diagonal"), Variable))}),
     "fill_constant": _beside("fill_constant", "shape"),
     "zeros": _beside("fill_constant", "shape"),
     "ones": _beside("fill_constant", "shape"),
