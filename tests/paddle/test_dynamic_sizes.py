@@ -350,3 +350,36 @@ def test_sizes_that_are_numbers_are_known_beside_variables():
     executor.run(fluid.default_startup_program())
     found = executor.run(feed={"x": np.ones((3, 4, 5), "float32")}, fetch_list=made)
     assert [v.shape for v in found] == [(3, 2, 2, 5), (3, 4, 5, 1), (3, 7), (3, 6), (3, 5), (3, 5), (3, 1)]
+
+
+MIXED = {
+    "a slice": (lambda x, k: L.slice(x, [1, 2], [k, 0], [3, 2]), (-1, -1, 2), lambda a: a[:, 1:3, :2]),
+    "a slice of three axes": (lambda x, k: L.slice(x, [0, 1, 2], [0, k, 1], [1, 3, 4]), (-1, -1, 3), lambda a: a[:1, 1:3, 1:4]),
+    "a slice from the end": (lambda x, k: L.slice(x, [1, 2], [k, -3], [3, -1]), (-1, -1, 2), lambda a: a[:, 1:3, -3:-1]),
+    "a slice with steps": (lambda x, k: L.strided_slice(x, [1, 2], [k, 0], [3, 5], [1, 2]), (-1, -1, 3), lambda a: a[:, 1:3, :5:2]),
+    "a box of an open size": (lambda x, k: L.crop_tensor(x, [k, 2, 3], [0, 1, 2]), (-1, 2, 3), lambda a: a[:1, 1:3, 2:5]),
+    "a box at an open place": (lambda x, k: L.crop_tensor(x, [1, 2, 3], [0, k, 1]), (1, 2, 3), lambda a: a[:1, 1:3, 1:4]),
+    "a box that takes all of an axis": (lambda x, k: L.crop_tensor(x, [-1, 2, k], [0, k, 1]), (-1, 2, -1), lambda a: a[:, 1:3, 1:2]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MIXED))
+def test_sizes_that_are_numbers_beside_variables_stay_known(name):
+    # shapes are those that PaddlePaddle 1.8.5 declares
+    make, shape, expected = MIXED[name]
+    a = array(2, 4, 6)
+    x, k = fluid.data("x", [None, 4, 6]), fluid.data("k", [1], "int32")
+    x.stop_gradient = False
+    out = make(x, k)
+    assert out.shape == shape
+    gradient = fluid.gradients(L.reduce_sum(L.square(out)), x)[0]
+    found, slope = run(out, gradient, x=a, k=np.array([1], np.int32))
+    np.testing.assert_array_equal(found, expected(a))
+    np.testing.assert_allclose(np.abs(slope).sum(), 2 * np.abs(expected(a)).sum(), rtol=1e-6)
+
+
+def test_a_column_is_repeated_over_an_open_axis():
+    a = array(1, 4, 1)
+    x, y = fluid.data("x", [1, 4, 1]), fluid.data("y", [None, 4, None])
+    (found,) = run(L.expand_as(x, y), x=a, y=array(2, 4, 3))
+    np.testing.assert_array_equal(found, np.broadcast_to(a, (2, 4, 3)))

@@ -133,3 +133,9 @@ def test_one_window_of_a_pool_is_there_where_less_than_a_stride_is_missing(taps,
 def test_numbers_of_numpy_count_as_pythons(layer, shape, whole, real):
     x, v = fluid.data("x", [None, 4, 8, 8]), fluid.data("v", [None, 4])
     assert layer(x, v, whole, real).shape == shape
+
+
+def test_numbers_stand_for_yes_and_no_as_scripts_work_them_out():
+    x = fluid.data("gates", [None, 12], lod_level=1)
+    L.dynamic_lstm(x, 12, is_reverse=3 % 2)
+    assert fluid.default_main_program().global_block().ops[-1].attrs["is_reverse"] is True

@@ -20,6 +20,12 @@ def _conv2d_transpose(made: Written, op: Operator) -> None:
     made.same(op, leave=("output_padding",), **attrs)
 
 
+@writes("softmax_with_cross_entropy")
+def _softmax_with_cross_entropy(made: Written, op: Operator) -> None:
+    # The original has the limit of its Python names in its kernels.
+    made.same(op, leave=("limit",))
+
+
 @writes("bilinear_interp", "nearest_interp")
 def _interp(made: Written, op: Operator) -> None:
     made.same(op, leave=("out_size",), interp_method=op.type.removesuffix("_interp"), data_layout="NCHW")

@@ -186,7 +186,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
     Args:
         x: any shape.
-        target_tensor: as many axes, whose sizes are multiples of x's; where only the first one's is not known, x's is 1.
+        target_tensor: as many axes, whose sizes are multiples of x's; where one is not known, x's is 1, or not known either and the same.
         name: prefix of the output's name.
 
     Returns:
@@ -200,15 +200,15 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
     """
     helper, target = LayerHelper("expand_as", name), target_tensor
     pairs = list(zip(x.shape, target.shape, strict=False))
-    rows = bool(pairs) and pairs[0] == (1, -1)
-    fits = all(a == b or (-1 not in (a, b) and a > 0 and b % a == 0) for a, b in pairs[1 if rows else 0 :])
+    opened = (1, -1) in pairs
+    fits = all(a == b or (a, b) == (1, -1) or (-1 not in (a, b) and a > 0 and b % a == 0) for a, b in pairs)
     if len(x.shape) != len(target.shape) or not fits:
         raise helper.error(f"expand_as cannot repeat {x} to {target}", hint="give sizes that are multiples of x's")
     times = [1 if a == b or b < 0 else b // a for a, b in pairs]
     out = helper.one("expand", {"X": x}, {"expand_times": times})
-    if not rows:
+    if not opened:
         return out
-    # How many rows there are only a batch tells: zeros of the target's shape have as many.
+    # How large such axes are only a step tells: zeros of the target's shape have their sizes.
     zeros = helper.one("fill_like", {"X": target}, {"value": 0.0})
     if zeros.dtype != x.dtype:
         zeros = helper.one("cast", {"X": zeros}, {"out_dtype": x.dtype})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cpu.non_temporal import is_large
-from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, Status, T, kernel
 from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.axes import around
 from pe_cli.ops.define.label_checks import classes, per_sample, report
@@ -112,6 +112,30 @@ def softmax_loss_strided_back(
 
 
 @kernel
+def limit_loss(p: Ptr, label: PtrI64, target: Ptr, loss: Ptr, outer: Int, n: Int, inner: Int, soft: Int, ignored: Int, limit: Real):
+    """Let logits count as no further below the largest one of their row than limit; of probabilities over the middle axis."""
+    for r in range(outer * inner):
+        at = r // inner * n * inner + r % inner
+        # A loss below the limit has no logit beyond it, so that most rows need nothing.
+        if soft or loss[r] > T(limit):
+            most = p[at]
+            least = p[at]
+            for j in range(1, n):
+                most = larger(most, p[at + j * inner])
+                least = -larger(-least, -p[at + j * inner])
+            # The largest logit's probability is one by the sum of all exponentials.
+            bound = T(limit) - log(most)
+            if soft:
+                if least < exp(-bound):
+                    found = 0.0
+                    for j in range(n):
+                        found += target[at + j * inner] * -larger(-bound, log(p[at + j * inner]))
+                    loss[r] = T(found)
+            elif label[r] != ignored:
+                loss[r] = -larger(-loss[r], -bound)
+
+
+@kernel
 def add_to(x: Ptr, out: Ptr, n: Int):
     """out += x."""
     for i in range(n):
@@ -128,6 +152,7 @@ def add_to(x: Ptr, out: Ptr, n: Int):
         "ignore_index": IGNORE,
         "numeric_stable_mode": Attr(True, "accepted for fluid's sake; the stable formula is always used"),
         "axis": Attr(-1, "axis whose elements are the classes"),
+        "limit": Attr(0.0, "on CPUs a logit counts as no further below the largest one than this, in nats, for the loss; 0: no limit"),
     },
     differentiable="Logits",
     samples=[
@@ -137,11 +162,13 @@ def add_to(x: Ptr, out: Ptr, n: Int):
         Sample({"Logits": (3, 5), "Label": probabilities(3, 5)}, {"soft_label": True}, "soft labels"),
         Sample({"Logits": (3, 5), "Label": (3, 5)}, {"soft_label": True}, "soft labels that do not sum to one"),
         Sample({"Logits": (2, 5, 3), "Label": classes(0, 5, 2, 1, 3)}, {"axis": 1}, "classes on the middle axis"),
+        Sample({"Logits": (4, 7), "Label": classes(0, 7, 4, 1)}, {"limit": 64.0}, "a limit that no logit comes to"),
+        Sample({"Logits": (3, 5), "Label": probabilities(3, 5)}, {"soft_label": True, "limit": 64.0}, "soft labels with such a limit"),
         Sample({"Logits": (0, 5), "Label": classes(0, 5, 0, 1)}, name="empty batch"),
     ],
 )
 def softmax_with_cross_entropy(
-    logits: TensorType, label: TensorType, *, soft_label: bool, ignore_index: int, numeric_stable_mode: bool, axis: int
+    logits: TensorType, label: TensorType, *, soft_label: bool, ignore_index: int, numeric_stable_mode: bool, axis: int, limit: float
 ) -> tuple[TensorType, TensorType]:
     """Measure how unlikely the labels are under the softmax of logits, in one pass.
 
@@ -155,6 +182,7 @@ def softmax_with_cross_entropy(
         soft_label: see Label.
         ignore_index: class number whose rows have loss 0 and gradient 0.
         axis: whose elements are the classes.
+        limit: nats; on CPUs a loss is at most so much and ln sum_j exp(Logits_j - max Logits), its gradient as without it.
 
     Returns:
         Loss: the shape of Logits with 1 on the class axis; nats.
@@ -181,6 +209,9 @@ def softmax_with_cross_entropy_cpu(o: Lowering) -> None:
     else:
         target = label if soft else x
         o.call(softmax_loss_strided, x, label, target, p, loss, outer, n, inner, int(soft), ignored, per, STATUS)
+    # The limit is that of another library's processors: its GPUs have none.
+    if o.attrs["limit"] and o.place == "cpu":
+        o.call(limit_loss, p, label, label if soft else p, loss, outer, n, inner, int(soft), ignored, o.attrs["limit"])
 
 
 def _softmax_of(o: Lowering) -> Buffer:

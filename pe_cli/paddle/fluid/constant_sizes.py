@@ -12,6 +12,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import Random
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.naming import CALL, apart, use
 from pe_cli.program.ir import Block, Operator, Variable, agrees
 from pe_cli.program.outline import Outline
 from pe_cli.program.prune import prune
@@ -130,8 +131,12 @@ def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False)
     except NotThereYet:
         if isinstance(value, Variable):
             return None, value
-        parts = [v if isinstance(v, Variable) else find("fill_constant").fn([1], "int64", float(v)) for v in value]
-        return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
+        # The original makes a constant of every number beside variables; layers whose names follow from them say so themselves.
+        if CALL.get() is None:
+            use({"fill_constant": sum(not isinstance(v, Variable) for v in value)})
+        with apart("sizes"):
+            parts = [v if isinstance(v, Variable) else find("fill_constant").fn([1], "int64", float(v)) for v in value]
+            return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
 
 
 def open_sizes(layer: str, argument: str, value: Any, fed: Variable) -> list[int]:

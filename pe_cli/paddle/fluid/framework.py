@@ -123,6 +123,7 @@ class Block(ir.Block):
         self.program.version += 1
         # Attributes that begin with op_ are the original's marks (roles, scopes), which the core keeps as fields of the operator.
         given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_") and v is not None}
+        given = {**original_ops.FACTS.get(type, {}), **given}
         if original_ops.is_original(type, inputs or {}, outputs or {}, given):
             original_ops.append(self, type, inputs or {}, outputs or {}, given)
             return self.ops[-1]

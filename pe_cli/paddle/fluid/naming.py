@@ -38,6 +38,7 @@ class Naming:
         key: the prefix is `<key>_<number>`, unless a name is given.
         outputs: of each output; those beyond the last go on with its number.
         before: keys of further prefixes that are used up before, with how many.
+        behind: prefixes of its own key that are used up after its own.
         made: how many names of a key in `outputs` are used up; the output has the last of them.
         exact: neither a bias nor an activation changes the numbers of outputs.
         temporaries: numbers that are used up before those of a bias and an activation; default: up to the last output's.
@@ -46,6 +47,7 @@ class Naming:
     key: str
     outputs: tuple[Output, ...] = (0,)
     before: Mapping[str, int] = field(default_factory=dict)
+    behind: int = 0
     made: int = 1
     temporaries: int = 0
     exact: bool = False
@@ -166,6 +168,7 @@ def _call(how: Naming, name: Any) -> Iterator[Call]:
     # The original's layer uses up names of other layers that it is made of; these are counted as well, so that later layers have its names.
     use(how.before)
     call = Call(str(name) if name else unique_name.generate(how.key))
+    use({how.key: how.behind})
     token = CALL.set(call)
     try:
         yield call

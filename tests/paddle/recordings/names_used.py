@@ -15,6 +15,10 @@ FEEDS.update({
     "state": ([None, 4], "float32", 0),
     "flag": ([1], "bool", 0),
     "number": ([1], "int64", 0),
+    "fixed": ([3], "float32", 0),
+    "channels": ([4], "float32", 0),
+    "size": ([1], "int32", 0),
+    "two_sizes": ([2], "int32", 0),
     "known_index": ([4], "int64", 0),
     "chosen": ([None, 1], "bool", 0),
     "steps": ([5, None, 6], "float32", 0),
@@ -163,8 +167,39 @@ def _fluid(L):
     return sys.modules[L.__name__.rsplit(".", 1)[0]]
 
 
+#: Layers whose sizes are variables, or some of them: of the layers, a cube, two numbers and two sizes in a variable.
+SIZED = {
+    "fill_constant": lambda L, x, k, long, two: L.fill_constant([L.shape(x)[0], 3], "float32", 1.0),
+    "fill_constant of int64": lambda L, x, k, long, two: L.fill_constant([long, 3], "float32", 1.0),
+    "fill_constant of a vector": lambda L, x, k, long, two: L.fill_constant(two, "float32", 1.0),
+    "zeros": lambda L, x, k, long, two: L.zeros([k, 2], "float32"),
+    "full": lambda L, x, k, long, two: L.full([k, 2], 1.0),
+    "expand": lambda L, x, k, long, two: L.expand(x, [1, k, 2]),
+    "reshape": lambda L, x, k, long, two: L.reshape(x, [-1, k, 6]),
+    "reshape of a vector": lambda L, x, k, long, two: L.reshape(x, two),
+    "slice": lambda L, x, k, long, two: L.slice(x, [1, 2], [k, 0], [3, long]),
+    "strided_slice": lambda L, x, k, long, two: L.strided_slice(x, [1, 2], [k, 0], [3, 5], [1, k]),
+    "uniform_random": lambda L, x, k, long, two: L.uniform_random([k, 3]),
+    "gaussian_random": lambda L, x, k, long, two: L.gaussian_random([k, 3]),
+    "randint": lambda L, x, k, long, two: L.randint(0, 5, [k, 3]),
+    "crop_tensor": lambda L, x, k, long, two: L.crop_tensor(x, [-1, 2, 3], [0, k, 1]),
+    "split": lambda L, x, k, long, two: L.split(x, [k, 2], 1),
+    "topk": lambda L, x, k, long, two: list(L.topk(x, k)),
+    "range": lambda L, x, k, long, two: L.range(0, k, 1, "int32"),
+    "linspace": lambda L, x, k, long, two: L.linspace(0, 1, k, "float32"),
+    "concat": lambda L, x, k, long, two: L.concat([x, x], k),
+    "image_resize": lambda L, x, k, long, two: L.image_resize(L.unsqueeze(x, [1]), out_shape=[k, 4]),
+    "unsqueeze": lambda L, x, k, long, two: L.unsqueeze(x, [k]),
+    "scale": lambda L, x, k, long, two: L.scale(x, L.cast(k, "float32")),
+    "pow": lambda L, x, k, long, two: L.pow(x, L.cast(k, "float32")),
+}
+
 #: Name -> what it appends.
 PROGRAMS = {
+    **{
+        f"{name}, sizes of variables": lambda L, v, make=make: make(L, v.cube, v.size, v.number, v.two_sizes)
+        for name, make in SIZED.items()
+    },
     **LAYERS,
     "GRUCell, a step": lambda L, v: L.GRUCell(4)(v.x, v.state)[0],
     "LSTMCell, a step": lambda L, v: L.LSTMCell(4)(v.x, [v.state, v.state])[0],
@@ -206,6 +241,16 @@ PROGRAMS = {
     "huber_loss": lambda L, v: L.huber_loss(v.x, v.y, 1.0),
     "reorder": lambda L, v: L.reorder_lod_tensor_by_rank(v.rows, _fluid(L).layers.control_flow.lod_rank_table(v.rows)),
     "Print": lambda L, v: L.Print(v.x),
+    "sequence_mask of int32": lambda L, v: L.sequence_mask(v.short_lengths, L.shape(v.cube)[1]),
+    "one_hot of int32": lambda L, v: L.one_hot(L.cast(v.label, "int32"), 4),
+    "randperm": lambda L, v: L.randperm(5),
+    "diag": lambda L, v: [L.diag(__import__("numpy").ones(3, "float32")), L.diag(v.fixed)],
+    "affine_channel": lambda L, v: [
+        L.affine_channel(v.image, v.channels, v.channels, act=act) if a else
+        L.affine_channel(v.image, L.create_parameter([4], "float32"), L.create_parameter([4], "float32"), act=act)
+        for a in (0, 1) for act in (None, "relu")
+    ],
+    "sign of an array": lambda L, v: L.sign(__import__("numpy").ones(3, "float32")),
     "assign of an array": lambda L, v: L.assign(__import__("numpy").ones((2, 3), "float32")),
     "reshape of sizes": lambda L, v: L.reshape(v.cube, [L.fill_constant([1], "int32", 3), -1]),
     "autoincreased_step_counter": lambda L, v: L.autoincreased_step_counter(),

@@ -182,6 +182,9 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
     kind = argument.kind if argument else ""
     if kind == "variable" and isinstance(value, np.ndarray):
         value = assign(value)
+    if kind == "bool" and isinstance(value, int):
+        # The original takes numbers for yes and no, as scripts work them out (`i % 2`).
+        return bool(value)
     if name in ("dtype", "out_dtype"):
         return as_dtype(value) if value is not None or argument is None else argument.default
     if name == "input" and definition.name == "one_hot" and value.dtype == "int32":

@@ -89,10 +89,24 @@ def slice_(input: Variable, axes: Any, starts: Any, ends: Any) -> Any:
     last, fed_last = known_or_fed("slice", "ends", ends)
     if fed_first is None and fed_last is None:
         return call("slice", input, list(axes), list(first), list(last))
+    # Axes whose bounds are numbers are cut first, so that their sizes stay known.
+    known = _numbered(starts, ends)
+    if known and len(known) < len(axes):
+        rest = [i for i in range(len(axes)) if i not in known]
+        chosen, others = ([[v[i] for i in at] for v in (axes, starts, ends)] for at in (known, rest))
+        with raised_as(FluidValueError):
+            return slice_(call("slice", input, *chosen), *others)
     inputs = {"Input": input, "Starts": fed_first, "Ends": fed_last}
     with raised_as(FluidValueError):
         attrs = {"axes": list(axes), "starts": list(first or []), "ends": list(last or [])}
         return LayerHelper("slice").one("slice", inputs, attrs)
+
+
+def _numbered(*bounds: Any) -> list[int]:
+    """Return the places at which all lists have numbers."""
+    if not all(isinstance(v, (list, tuple)) for v in bounds):
+        return []
+    return [i for i, each in enumerate(zip(*bounds, strict=False)) if not any(isinstance(n, Variable) for n in each)]
 
 
 def strided_slice(input: Variable, axes: Any, starts: Any, ends: Any, strides: Any) -> Any:
@@ -101,6 +115,12 @@ def strided_slice(input: Variable, axes: Any, starts: Any, ends: Any, strides: A
     found = {name: known_or_fed("strided_slice", name, v) for name, v in (("starts", starts), ("ends", ends), ("strides", strides))}
     if all(fed is None for _, fed in found.values()):
         return call("strided_slice", input, list(axes), *(list(numbers) for numbers, _ in found.values()))
+    known = _numbered(starts, ends, strides)
+    if known and len(known) < len(axes):
+        rest = [i for i in range(len(axes)) if i not in known]
+        chosen, others = ([[v[i] for i in at] for v in (axes, starts, ends, strides)] for at in (known, rest))
+        with raised_as(FluidValueError):
+            return strided_slice(call("strided_slice", input, *chosen), *others)
     inputs = {"Input": input, **{name.capitalize(): fed for name, (_, fed) in found.items() if fed is not None}}
     with raised_as(FluidValueError):
         attrs = {"axes": list(axes), **{name: list(numbers or []) for name, (numbers, _) in found.items()}}
@@ -209,7 +229,11 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
         fed = call("concat", [call("cast", v, "int64") for v in wide], 0)
     size = _numbers(sizes or []) if fed is None else call("cast", fed, "int64")
     ends = call("elementwise_add", call("cast", start, "int64"), size)
-    return slice_(x, axes, begins if fed_begins is None and begins else start, ends)
+    made = slice_(x, axes, begins if fed_begins is None and begins else start, ends)
+    # Sizes that are numbers are known, wherever the box begins; 0 leaves the others as they are.
+    listed = shape if isinstance(shape, (list, tuple)) else ()
+    sized = [0 if isinstance(n, Variable) or n < 0 else int(n) for n in listed]
+    return call("reshape", made, sized) if any(sized) else made
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:

@@ -51,10 +51,13 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
 
 
 def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """Turn logits along an axis, the last where there is none, into logarithms of probabilities, in nats; a dtype casts them first."""
+    """Turn logits along an axis, the last where there is none, into logarithms of probabilities, in nats; a dtype casts them first.
+
+    As in the original none is below -64 by more than the logarithm of the number of classes.
+    """
     ensure_defaults()
     x = input if dtype is None else find("cast").fn(input, as_dtype(dtype))
-    made: Variable = find("log_softmax").fn(x, -1 if axis is None else axis, name=name)
+    made: Variable = find("log").fn(find("softmax").fn(x, -1 if axis is None else axis), name=name)
     return made
 
 

@@ -16,12 +16,13 @@ Given = Mapping[str, Any]
 _FIRST = (
     "round", "selu", "maxout", "prelu", "clamp", "l2_normalize", "elementwise_equal", "allclose", "multiplex", "reduce_all",
     "reduce_any", "dist", "trace", "isfinite", "is_empty", "dot", "addmm", "cross", "kron", "bilinear_tensor_product", "cos_sim",
-    "fsp_matrix", "row_conv", "add_position_encoding", "affine_channel", "pad2d", "im2sequence", "pixel_shuffle",
-    "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag", "diag_embed", "index_select", "index_sample", "meshgrid",
+    "fsp_matrix", "row_conv", "add_position_encoding", "pad2d", "im2sequence", "pixel_shuffle",
+    "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag_embed", "index_select", "index_sample", "meshgrid",
     "shard_index", "conv3d", "conv3d_transpose", "deformable_conv", "pool2d", "pool3d", "rank_loss",
     "margin_rank_loss", "bpr_loss", "label_smooth", "sigmoid_focal_loss", "warpctc", "sequence_conv", "density_prior_box",
-    "mean_iou", "auc", "unique_with_counts", "unique", "assign", "randint", "randn", "reorder_lod_tensor_by_rank", "merge_selected_rows",
-    "array_read", "array_write", "array_length", "crop_tensor", "read_file", "stack",
+    "mean_iou", "auc", "unique_with_counts", "unique", "assign", "randn", "reorder_lod_tensor_by_rank", "merge_selected_rows",
+    "array_read", "array_write", "array_length", "read_file", "stack", "sequence_mask",
+    "one_hot", "generate_mask_labels", "randperm", "get_tensor_from_selected_rows",
 )  # fmt: skip
 #: Layers with another prefix, or another output.
 _OTHERS = {
@@ -45,7 +46,6 @@ _OTHERS = {
     "triu": Naming("triu", (PREFIX,)),
     "nonzero": Naming("where_index"),
     "rank": Naming("assign"),
-    "full": Naming("full", before={"fill_constant": 1}),
     "batch_norm": Naming("batch_norm", (2,)),
     "layer_norm": Naming("layer_norm", (2,)),
     "instance_norm": Naming("instance_norm", (2,)),
@@ -123,7 +123,7 @@ def _depthwise(key: str, *, whole: bool) -> Callable[[Given], Naming]:
 
 def _resized(given: Given) -> Naming | None:
     key = _INTERPOLATIONS.get(str(given.get("resample", "BILINEAR")).upper())
-    return None if key is None else Naming(key)
+    return None if key is None else _by_size(key, "out_shape")(given)
 
 
 def _where(given: Given) -> Naming | None:
@@ -191,10 +191,36 @@ def _by_size(key: str, *names: str) -> Callable[[Given], Naming]:
     # These constants have the first numbers of the layer's own.
 
     def naming(given: Given) -> Naming:
-        lists = [v for v in map(given.get, names) if isinstance(v, (list, tuple)) and any(isinstance(n, Variable) for n in v)]
-        count = sum(not isinstance(n, Variable) for v in lists for n in v)
+        count = _constants(given, *names)
         further = int(key == "reshape2")
         return Naming(key, (count,), before={"fill_constant": count}, temporaries=count + 1 + further)
+
+    return naming
+
+
+def _constants(given: Given, *names: str) -> int:
+    """Return how many numbers stand beside variables in lists of sizes."""
+    lists = [v for v in map(given.get, names) if isinstance(v, (list, tuple)) and any(isinstance(n, Variable) for n in v)]
+    return sum(not isinstance(n, Variable) for v in lists for n in v)
+
+
+def _beside(key: str, *names: str, further: int = 0) -> Callable[[Given], Naming | None]:
+    """Return the naming of a layer whose constants beside variables have no numbers of the layer's own; others name themselves.
+
+    Args:
+        key, names: as `_by_size`.
+        further: constants that there are anyway.
+    """
+
+    def naming(given: Given) -> Naming | None:
+        sizes = [v for v in map(given.get, names) if v is not None]
+        listed = [n for v in sizes if isinstance(v, (list, tuple)) for n in v if isinstance(n, Variable)]
+        # Sizes of int64 are cast to int32 by this layer alone.
+        cast = sum(n.dtype == "int64" for n in listed) if key == "fill_constant" else 0
+        numbers = _constants(given, *names) + further
+        filled = key == "fill_constant"
+        how = Naming(key, before={"cast": cast, "fill_constant": 0 if filled else numbers}, behind=numbers if filled else 0)
+        return how if listed or further or any(isinstance(v, Variable) for v in sizes) else None
 
     return naming
 
@@ -209,6 +235,21 @@ _BY_ARGUMENTS: dict[str, Callable[[Given], Naming | None]] = {
     "image_resize": _resized,
     "interpolate": _resized,
     "where": _where,
+    "affine_channel": lambda given: Naming("affine_channel", (int(given.get("act") is not None),), exact=True),
+    "diag": lambda given: Naming("diag", before={"assign": int(not isinstance(given.get("diagonal"), Variable))}),
+    "fill_constant": _beside("fill_constant", "shape"),
+    "zeros": _beside("fill_constant", "shape"),
+    "ones": _beside("fill_constant", "shape"),
+    "full": _beside("full", "shape", further=1),
+    "gaussian_random": _beside("gaussian_random", "shape"),
+    "crop_tensor": _beside("crop_tensor", "shape", "offsets"),
+    "expand": _by_size("expand", "expand_times"),
+    "uniform_random": _by_size("uniform_random", "shape"),
+    "randint": _by_size("randint", "shape"),
+    "split": _by_size("split", "num_or_sections"),
+    "scale": lambda given: Naming("scale") if isinstance(given.get("scale"), Variable) else None,
+    "slice_": _by_size("slice", "starts", "ends"),
+    "range_": _numbers("range", "start", "end", "step"),
     "eye": _eye,
     "nonzero": _nonzero,
     "ssd_loss": _ssd_loss,

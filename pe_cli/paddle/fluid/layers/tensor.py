@@ -100,7 +100,7 @@ def assign(input: Any, output: Any = None) -> Any:
         raise FluidTypeError(f"assign takes a variable or an array, got {type(input).__name__}")
     dtype = input.dtype.name if output is None else output.dtype
     attrs = {"shape": list(input.shape), "dtype": dtype, "values": input.ravel().tolist()}
-    helper = LayerHelper("assign_value")
+    helper = LayerHelper("assign")
     if output is None:
         return helper.one("assign_value", {}, attrs)
     helper.op("assign_value", {}, attrs, (), {"Out": output})

@@ -10,6 +10,7 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.contrib.decoder.cells import InitState, StateCell
 from pe_cli.paddle.fluid.layers.tensor_arrays import TensorArray, begun_with, first_of
+from pe_cli.paddle.fluid.naming import use
 from pe_cli.program.ir import Variable
 
 
@@ -26,6 +27,7 @@ class TrainingDecoder:
 
     def __init__(self, state_cell: StateCell, name: str | None = None) -> None:
         self.dynamic_rnn = layers.DynamicRNN()
+        use({"training_decoder": int(name is None)})
         self._cell, self._memories = state_cell, dict[str, Any]()
         self._inside, self._done = False, False
         state_cell.enter(self)
@@ -119,6 +121,7 @@ class BeamSearchDecoder:
     ) -> None:  # fmt: skip
         if not isinstance(init_ids, Variable) or not isinstance(init_scores, Variable):
             raise FluidTypeError("BeamSearchDecoder: init_ids and init_scores are variables")
+        use({"beam_search_decoder": int(name is None)})
         self._state_cell, self._input_var_dict = state_cell, dict(input_var_dict or {})
         self._target_dict_dim, self._word_dim, self._sparse_emb, self._topk_size = target_dict_dim, word_dim, sparse_emb, topk_size
         self._init_ids, self._init_scores, self._most = init_ids, init_scores, max_len

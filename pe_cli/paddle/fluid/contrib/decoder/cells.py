@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.naming import use
 
 
 class InitState:
@@ -62,6 +63,7 @@ class StateCell:
         wrong = [state for state, init in states.items() if not isinstance(init, InitState)]
         if wrong or out_state not in states:
             raise FluidValueError(f"StateCell: out_state is '{out_state}', states are {', '.join(states)}", hint="each an InitState")
+        use({"state_cell": int(name is None)})
         self.inputs, self.states, self._out = dict(inputs), dict(states), out_state
         self._decoder: _Decoder | None = None
         self._now: dict[str, Any] = {}
