@@ -142,8 +142,10 @@ class Emitter:
         """Return a value as a variable; a constant becomes a layer that makes it.
 
         Raises:
-            Unimportable: the value consists of sizes that only a step knows.
+            Unimportable: the value consists of sizes that only a step knows, or is a sequence.
         """
+        if value.items is not None:
+            raise Unimportable(f"a sequence of {len(value.items)} values is read as one, and no layer has lists")
         if value.sizes is not None:
             if value.later is None:
                 raise Unimportable("sizes that are known only in a step are computed with")
