@@ -114,6 +114,12 @@ def test_what_cannot_be_of_an_input_is_said(options: list[str], said: str, tmp_p
     assert said in capfd.readouterr().err
 
 
+def test_a_text_is_no_number(tmp_path: Path) -> None:
+    model = graph("(float[N, 4] x, string t) => (float[N, 4] y) { y = Tanh(x) }")
+    with pytest.raises(PeError, match="no number is of its type"):
+        imported(model, tmp_path, constants={"t": 1.0})
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_network_whose_steps_come_first_predicts_for_each_sample(devices: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As a recogniser of texts is written: pictures in, [steps, batch, letters] out."""
