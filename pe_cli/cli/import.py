@@ -47,6 +47,11 @@ MOST_NOTES = 12
     metavar="INPUT=NUMBER",
     help="Of ONNX: an input that is always one number, and no feed, like sr=16000. May be given again.",
 )
+@click.option(
+    "--training",
+    is_flag=True,
+    help="Of ONNX: batch norms and dropout that are exported in training mode do so in training, and not in evaluation.",
+)
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
 def command(  # noqa: PLR0913, PLR0917 - an argument per option
     source: Path,
@@ -61,6 +66,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     length: int | None,
     shapes: tuple[str, ...],
     constants: tuple[str, ...],
+    training: bool,
     force: bool,
 ) -> None:
     """Make a model of another program one that trains here.
@@ -77,7 +83,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     kind = kind_of(source)
     asked = {
         "partial": partial, "fixed": fixed, "flat": flat, "fold_batch_norm": fold_batch_norm,
-        "task": task, "head": head, "classes": classes, "length": length, "shape": shapes, "constant": constants,
+        "task": task, "head": head, "classes": classes, "length": length, "shape": shapes, "constant": constants, "training": training,
     }  # fmt: skip
     for option, value in asked.items():
         if value not in (None, False, ()) and option not in kind.options:
@@ -85,7 +91,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
             option = option.replace("_", "-")
             raise PeError(f"--{option} is not for {kind.looks_like} ({kind.name})", hint=f"leave it out; such a model takes {takes}")
     sizes, numbers = parsed_shapes(shapes), parsed_constants(constants)
-    model = read_model(ImportWish(source, partial, fixed, head, classes, length, sizes, numbers))
+    model = read_model(ImportWish(source, partial, fixed, head, classes, length, sizes, numbers, training))
     if fold_batch_norm:
         from pe_cli.session.importing.batch_norm import with_folded_batch_norms
 

@@ -22,7 +22,7 @@ _OPS: dict[str, tuple[int, dict[str, Any]]] = {
     "Resize": (4, {"mode": ["nearest", "linear", "cubic"], "antialias": [0, 1], "exclude_outside": [1], "axes": [[0, 1], [7]],
                    "coordinate_transformation_mode": ["align_corners", "tf_crop_and_resize", "asymmetric", "odd"],
                    "keep_aspect_ratio_policy": ["not_larger"]}),
-    "BatchNormalization": (5, {}), "Flatten": (1, {"axis": [0, 1, -7]}), "CumSum": (2, {}), "OneHot": (3, {}),
+    "BatchNormalization": (5, {"training_mode": [0, 1]}), "Flatten": (1, {"axis": [0, 1, -7]}), "CumSum": (2, {}), "OneHot": (3, {}),
     "LSTM": (3, {"hidden_size": [1, 0]}),
     "GatherND": (2, {"batch_dims": [0, 1, 9]}), "GatherElements": (2, {"axis": [0, -1, 7]}),
     "ScatterND": (3, {"reduction": ["add", "max", "nothing"]}), "ScatterElements": (3, {"axis": [0, 7], "reduction": ["mul", "min"]}),
@@ -43,6 +43,9 @@ _OPS: dict[str, tuple[int, dict[str, Any]]] = {
     "Attention": (4, {"is_causal": [0, 1], "q_num_heads": [0, 1, 3]}),
     "GRU": (4, {"hidden_size": [1, 0], "linear_before_reset": [0, 1]}), "DeformConv": (3, {"offset_group": [1, 0]}),
     "ConvTranspose": (2, {"output_padding": [[1, 1], [9, 9]], "strides": [[2, 2], [0, 0]]}),
+    "SplitToSequence": (2, {"axis": [0, 1, 9], "keepdims": [0, 1]}), "SequenceConstruct": (2, {}), "SequenceEmpty": (0, {"dtype": [1, 99]}),
+    "SequenceInsert": (3, {}), "SequenceErase": (2, {}), "SequenceAt": (2, {}), "SequenceLength": (1, {}),
+    "ConcatFromSequence": (1, {"axis": [0, 1, -2, 9], "new_axis": [0, 1]}), "Dropout": (3, {}),
     "Einsum": (2, {"equation": ["ij,jk->ik", "i,,", "->"]}), "Identity": (1, {}), "Nonsense": (1, {}),
 }  # fmt: skip
 _SIZES = [0, 1, 2, 3, 4, -1, -2, 7, 2**31, 2**62]

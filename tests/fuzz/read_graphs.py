@@ -20,12 +20,19 @@ def onnx_graph(data: bytes, folder: Path) -> None:
     path = folder / "f.onnx"
     path.write_bytes(data)
     with refused(folder), mock.patch.object(tempfile, "tempdir", str(folder)):  # where the blocks are tried
-        flat = read_model(ImportWish(path, partial=len(data) % 2 == 0))
+        flat = read_model(_wish(path, len(data)))
         model = with_blocks(flat)
         assert model is flat or model.blocks, model.notes[-1]
         report_text(model).encode()
         (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")
         load_model(folder / "model.yaml")
+
+
+def _wish(path: Path, number: int) -> ImportWish:
+    """Return one of the ways to ask for a file."""
+    shapes = [{}, {}, {"x": [None, 4]}, {"x": [None, 3, 4]}, {"x": [3, None]}][number % 5]
+    constants = {"x": 1.0} if number % 7 == 0 and not shapes else {}
+    return ImportWish(path, partial=number % 2 == 0, shapes=shapes, constants=constants, training=number % 3 == 0)
 
 
 @target

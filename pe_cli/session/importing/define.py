@@ -68,6 +68,7 @@ class ImportWish:
         length: tokens that the model sees; None for as many as usual.
         shapes: input -> sizes, of which None is that of the batch; of a graph that leaves them open.
         constants: input -> number that it always is.
+        training: batch norms and dropout in the form of training are layers that do so in training alone.
     """
 
     source: Path
@@ -78,6 +79,7 @@ class ImportWish:
     length: int | None = None
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     constants: Mapping[str, float] = field(default_factory=dict)
+    training: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,18 @@ def _shape(model: ImportedModel, name: str) -> tuple[int, ...]:
 def _classes(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
     out = model.fetches[0]
     layers = {name: dict(layer) for name, layer in model.layers.items()}
-    logits, prob = out, names["prob"]
-    if layers.get(out, {}).get("type") == "softmax":
-        logits, prob = str(layers[out]["input"]), out
-    args = dict(model.args)
+    logits, prob = _source(layers, out), names["prob"]
+    if layers.get(logits, {}).get("type") == "softmax":
+        logits, prob = _source(layers, str(layers[logits]["input"])), out
+    args, notes = dict(model.args), list(model.notes)
     if layers.get(logits, {}).get("type") == "fc":
         args["classes"] = layers[logits]["size"]
         layers[logits]["size"] = "${classes}"
     elif logits not in layers:
         hint = "leave --task out, and add a loss to model.yaml"
         raise PeError(f"the output '{out}' is no result of a layer that a loss can follow", hint=hint)
+    else:
+        notes.append(f"the number of classes stays: the scores '{logits}' are of {layers[logits]['type']}, and not of a last layer fc")
     shape = _shape(model, logits)
     if len(shape) != 2:
         text = f"the output '{out}' is [batch, {', '.join(map(str, shape[1:]))}], and not one row of scores for each sample"
@@ -85,7 +87,14 @@ def _classes(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
     fetches = list(dict.fromkeys([names["loss"], names["acc"], *model.fetches, prob]))
     feeds = {**model.feeds, names["label"]: {"shape": [1], "dtype": "int64"}}
     comments = {**model.comments, names["label"]: "the number of the class, from 0"}
-    return replace(model, feeds=feeds, layers=layers, args=args, fetches=fetches, comments=comments, loss=names["loss"])
+    return replace(model, feeds=feeds, layers=layers, args=args, fetches=fetches, comments=comments, loss=names["loss"], notes=notes)
+
+
+def _source(layers: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    """Return the layer whose value a name is, behind layers that only give it another one."""
+    while layers.get(name, {}).get("type") == "assign":
+        name = str(layers[name]["input"])
+    return name
 
 
 def _number(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:

@@ -109,6 +109,7 @@ def after_a_step(model: ImportedModel, folder: Path, feeds: dict[str, np.ndarray
     write(model, folder, replace=True)
     np.savez(folder / "train.npz", target_=target, **feeds)
     options = ["train.epochs=1", f"train.batch_size={len(target)}", f"output.dir={folder / 'runs'}", "output.checkpoint.every=1 epochs"]
+    options += ["executor.devices=1"]  # whose batch norms take statistics of the whole batch
     assert run(["train", str(folder / "config.yaml"), "--quiet", *(part for option in options for part in ("-o", option))]) == 0
     (made,) = (folder / "runs").iterdir()
     job = Job.open(folder / "config.yaml", ["executor.devices=1"])

@@ -12,6 +12,7 @@ import pytest
 from pe_cli.cli.main import run
 from pe_cli.core.errors import PeError
 from pe_cli.session.importing.define import ImportedModel, ImportWish, read_model
+from pe_cli.session.importing.training import for_training
 from tests.session.importing.test_onnx import computed, drawn, graph
 
 #: A pooling whose padding depends on a size that the file leaves open.
@@ -114,6 +115,12 @@ def test_what_cannot_be_of_an_input_is_said(options: list[str], said: str, tmp_p
     assert said in capfd.readouterr().err
 
 
+def test_a_text_is_no_number(tmp_path: Path) -> None:
+    model = graph("(float[N, 4] x, string t) => (float[N, 4] y) { y = Tanh(x) }")
+    with pytest.raises(PeError, match="no number is of its type"):
+        imported(model, tmp_path, constants={"t": 1.0})
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_network_whose_steps_come_first_predicts_for_each_sample(devices: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As a recogniser of texts is written: pictures in, [steps, batch, letters] out."""
@@ -145,6 +152,22 @@ def test_the_values_of_a_task_are_like_the_output(text: str, shape: list[int], t
     assert run(["import", str(tmp_path / "m.onnx"), "-o", str(folder), "--task", "number"]) == 0, capfd.readouterr().err
     assert f"value: {{shape: {shape}, dtype: float32}}" in (folder / "model.yaml").read_text()
     assert run(["check", str(folder / "model.yaml")]) == 0, capfd.readouterr().err
+
+
+@pytest.mark.parametrize("names", ["y", "z"], ids=["of a softmax", "of another name of it, as Paddle2ONNX writes it"])
+def test_scores_of_classes_are_what_stands_before_the_softmax(names: str, tmp_path: Path) -> None:
+    text = f"(float[N, 4] x) => (float[N, 3] {names}) {{ h = MatMul(x, w) y = Softmax<axis=-1>(h) z = Identity(y) k = Relu(z) }}"
+    model = graph(text, w=drawn((4, 3), 1))
+    made = for_training(imported(model, tmp_path), "classes")
+    assert [layer["logits"] for layer in made.layers.values() if layer["type"] == "softmax_with_cross_entropy"] == ["h"]
+    assert made.layers["h"]["size"] == "${classes}"
+    assert made.args == {"classes": 3}
+    assert sum(layer["type"] == "softmax" for layer in made.layers.values()) == 1
+
+
+def test_scores_that_no_last_layer_makes_keep_their_number(tmp_path: Path) -> None:
+    made = for_training(imported(graph("(float[N, 4] x) => (float[N, 4] y) { y = Tanh(x) }"), tmp_path), "classes")
+    assert "the number of classes stays: the scores 'y' are of tanh, and not of a last layer fc" in made.notes
 
 
 @pytest.mark.parametrize(("task", "text", "said"), [

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from pe_cli.core.errors import PeError
 from pe_cli.session.importing.define import ImportWish, read_model
 from tests.needs import package
 from tests.rotation import on_its_day
@@ -102,3 +103,39 @@ def test_a_network_that_has_learned_nothing_yet_takes_the_same_step(tmp_path: Pa
     nn.functional.mse_loss(net(torch.from_numpy(X)), torch.from_numpy(TARGET)).backward()
     steps.step()
     np.testing.assert_allclose(found, net(torch.from_numpy(X)).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@on_its_day(4, 5)
+@pytest.mark.parametrize("dropped", [0.5, 0.0], ids=["dropout", "a step of training"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_that_is_exported_for_training_trains(dropped: float, tmp_path: Path) -> None:
+    """PyTorch's TrainingMode.TRAINING leaves batch norms as they are, with statistics of the batch, and dropout that drops."""
+    torch = package("torch")
+    torch.manual_seed(3)
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), *([nn.Dropout(dropped)] if dropped else []), nn.Linear(6, 4))
+    net[1].running_mean.uniform_(-1, 1)
+    net[1].running_var.uniform_(0.5, 2)
+    file = tmp_path / "m.onnx"
+    torch.onnx.export(
+        net, (torch.from_numpy(X),), file, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}, dynamo=False,
+        training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+    )  # fmt: skip
+    with pytest.raises(PeError, match="training_mode"):
+        read_model(ImportWish(file))
+    made = read_model(ImportWish(file, training=True))
+    (mine,) = computed(made, tmp_path / "made", {"x": X})
+    np.testing.assert_allclose(mine, net.eval()(torch.from_numpy(X)).detach().numpy(), rtol=1e-5, atol=1e-5)
+    kinds = [layer["type"] for layer in made.layers.values()]
+    if dropped:
+        assert kinds == ["fc", "batch_norm", "relu", "dropout", "fc"]
+        return
+    net.train()
+    before = net[0](torch.from_numpy(X)).detach()
+    steps = torch.optim.SGD(net.parameters(), lr=RATE)
+    nn.functional.mse_loss(net(torch.from_numpy(X)), torch.from_numpy(TARGET)).backward()
+    steps.step()
+    # PyTorch's running variance is taken over one sample less.
+    net[1].running_var -= 0.1 * (before.var(0) - before.var(0, correction=0))
+    found = after_a_step(made, tmp_path / "step", {"x": X}, TARGET)
+    np.testing.assert_allclose(found, net.eval()(torch.from_numpy(X)).detach().numpy(), rtol=1e-4, atol=1e-5)

@@ -17,5 +17,5 @@ def _read(wish: ImportWish) -> ImportedModel:
     return read(wish)
 
 
-_OPTIONS = ("partial", "fixed", "task", "flat", "fold_batch_norm", "shape", "constant")
+_OPTIONS = ("partial", "fixed", "task", "flat", "fold_batch_norm", "shape", "constant", "training")
 KIND = ModelKind("ONNX", "a file MODEL.onnx", _takes, _read, _OPTIONS)

@@ -42,6 +42,7 @@ class Emitter:
     Args:
         name: of the model.
         from_torch: PyTorch's exporter has written the file.
+        training: what the file does as in training is so in training alone.
 
     Attributes:
         feeds, layers: as a model file has them.
@@ -50,8 +51,8 @@ class Emitter:
         fixed: values that the file says to be no parameters, though layers have them as such.
     """
 
-    def __init__(self, name: str, from_torch: bool = False) -> None:
-        self.name, self.from_torch = name, from_torch
+    def __init__(self, name: str, from_torch: bool = False, training: bool = False) -> None:
+        self.name, self.from_torch, self._training = name, from_torch, training
         self.program, self._startup = Program("main"), Program("startup")
         self.block = self.program.main_block
         self.feeds: dict[str, dict[str, Any]] = {}
@@ -100,6 +101,16 @@ class Emitter:
         """Keep a remark for users."""
         self.notes.setdefault(text)
 
+    def check_training(self, why: str) -> None:
+        """Refuse a node that the file has in the form of training, where users have not said what that means.
+
+        Raises:
+            Unimportable: they have not.
+        """
+        if not self._training:
+            raise Unimportable(f"training_mode: {why}", "--training makes it a layer that does so in training alone")
+        self.note("--training: batch norms and dropout do as the file says in training, and in evaluation as networks are used")
+
     # --- feeds, parameters and constants ------------------------------------------------------------------------------
 
     def feed(self, wanted: str, dims: Sequence[Size], dtype: str, batch: bool) -> Value:
@@ -131,8 +142,10 @@ class Emitter:
         """Return a value as a variable; a constant becomes a layer that makes it.
 
         Raises:
-            Unimportable: the value consists of sizes that only a step knows.
+            Unimportable: the value consists of sizes that only a step knows, or is a sequence.
         """
+        if value.items is not None:
+            raise Unimportable(f"a sequence of {len(value.items)} values is read as one, and no layer has lists")
         if value.sizes is not None:
             if value.later is None:
                 raise Unimportable("sizes that are known only in a step are computed with")

@@ -352,7 +352,7 @@ def folded(node: Node) -> list[Value] | None:
     """
     values = [value for value in node.values if value is not None]
     how = FOLDS.get(node.op)
-    if how is None or not values or any(value.variable is not None for value in values):
+    if how is None or not values or any(value.variable is not None or value.items is not None for value in values):
         return None
     symbols = any(value.sizes is not None for value in values)
     if symbols and node.op not in OF_SYMBOLS:

@@ -96,9 +96,12 @@ def _put_number(model: Any, given: Any, number: float) -> None:
         raise PeError(text, hint=f"--shape {given.name}=... says them")
     try:
         own = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        array = np.full(sizes, number).astype(own)
+        with np.errstate(all="ignore"):
+            array = np.full(sizes, number).astype(own)
     except (KeyError, TypeError, ValueError):
-        raise PeError(f"--constant {given.name}: no number is of its type") from None
+        own = np.dtype(object)
+    if own.kind == "O":  # texts, and what is no type
+        raise PeError(f"--constant {given.name}: no number is of its type")
     if own.kind in "iub" and not np.array_equal(array, np.full(sizes, number)):
         raise PeError(f"--constant {given.name}: {number:g} is none of the numbers of its type, {own.name}")
     model.graph.input.remove(given)

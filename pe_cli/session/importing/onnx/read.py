@@ -106,7 +106,7 @@ class _Graph:
     def __init__(self, model: Any, wish: ImportWish, axes: Mapping[str, int], origins: Origins) -> None:
         self.model, self.wish, self.path, self.axes, self.origins = model, wish, Path(wish.source), axes, origins
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-        self.emitter = Emitter(_name_of(model, self.path), origins.torch)
+        self.emitter = Emitter(_name_of(model, self.path), origins.torch, wish.training)
         self.values: dict[str, Value] = {}
         self.missing: set[str] = set()
         self.failures: list[PeError] = []

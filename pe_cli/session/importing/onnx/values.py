@@ -92,7 +92,7 @@ BATCH = Symbol("batch")
 
 @dataclass(frozen=True)
 class Value:
-    """One value of a graph: exactly one of constant, variable and sizes.
+    """One value of a graph: exactly one of constant, variable, sizes and items.
 
     Args:
         dtype: element type, one of ours.
@@ -105,6 +105,7 @@ class Value:
         said: ONNX's name of its element type, where the file says one that none of ours is.
         later: computes sizes in the step, where a layer takes them as numbers, or a constant that parameters tell.
         trained: it is a parameter of the network.
+        items: of a sequence, whose type and shape say nothing then.
     """
 
     dtype: str
@@ -117,6 +118,7 @@ class Value:
     said: str = ""
     later: Callable[[], Value] | None = field(default=None, compare=False)
     trained: bool = False
+    items: tuple[Value, ...] | None = None
 
     @property
     def shape(self) -> tuple[Size, ...]:

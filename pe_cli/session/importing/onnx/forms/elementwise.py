@@ -242,17 +242,19 @@ def dropout(node: Node) -> list[Value | None]:
     """Return a layer that drops values in training, and passes them on in evaluation, as the file does.
 
     Raises:
-        Unimportable: the file drops them in evaluation, too.
+        Unimportable: the file drops them in evaluation, too, and users have not asked for the form of training.
     """
     held = node.value(0)
     ratio = node.number("ratio", 1, 0.5)
-    if node.has(2) and bool(node.const(2, "training_mode").any()) and ratio != 0:
-        raise Unimportable("it drops values in evaluation, too", "export the model for evaluation")
+    drops = node.has(2) and bool(node.const(2, "training_mode").any()) and ratio != 0
+    if drops:
+        node.emitter.check_training("it drops values in evaluation, too")
     if not 0 <= ratio <= 1:
         raise Unimportable(f"its ratio {ratio} is not within 0 and 1")
     x = held
     if ratio and held.constant is None and held.sizes is None and held.dtype in FLOATS:
         x = kept(node, held, "dropout", x=held, dropout_prob=float(f"{ratio:.7g}"), dropout_implementation="upscale_in_train")
+    if x is not held and not drops:
         node.emitter.note("Dropout drops values in training; in evaluation it passes them on, as in the file")
     if not node.wants(1):
         return [x, None]

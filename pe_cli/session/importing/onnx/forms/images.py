@@ -196,7 +196,9 @@ def global_pool(node: Node) -> Value:
 def batch_norm(node: Node) -> list[Value | None]:
     x = floats(node)
     if node.attr("training_mode", 0):
-        raise Unimportable("training_mode: it is exported for training", "export it for evaluation: model.eval()")
+        node.emitter.check_training("it takes statistics of the batch in evaluation, too")
+        if any(node.wants(i) for i in range(1, len(node.outputs))):
+            raise Unimportable("what it makes of the running statistics is read, and the layer keeps that to itself")
     names = [node.parameter(i, what)[1] for i, what in ((1, "scale"), (2, "bias"), (3, "mean"), (4, "variance"))]
     if len(set(names)) < 4:
         raise Unimportable("its statistics and its scale and bias are not four values of their own")
