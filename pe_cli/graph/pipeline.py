@@ -133,7 +133,11 @@ def apply_passes(
     """
     # Asked before passes run: they hand on segments, but a pass may leave no op in one.
     in_segments = any(op.segment for op in program.top_ops)
-    for run in (*passes(strategy, target), *([recompute.run] if in_segments else [])):
+    runs = passes(strategy, target)
+    if any(op.varies for op in program.top_ops):
+        # The others take attributes for those of all devices. A batch that devices do not divide is the last one of an epoch.
+        runs = [run for run in runs if getattr(run, "func", run) in (autocast.run, sync_batch_norm.run)]
+    for run in (*runs, *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)

@@ -237,9 +237,9 @@ class Block:
                 elif self.vars[name].type != found and not agrees(self.vars[name].type, found):
                     raise PeError(f"op '{op.type}' writes {found} to '{name}', which is {self.vars[name].type}")
 
-    def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
-        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
-        return output_types(op, type_of, self.vars.get)
+    def infer(self, op: Operator, type_of: Any, device: int = 0) -> dict[str, list[TensorType]]:
+        """Return the types of an operator's outputs on a device, given `type_of(name)` for its inputs (and forward variables)."""
+        return output_types(op, type_of, self.vars.get, device)
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -27,6 +27,17 @@ class Role(StrEnum):
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 
 
+@dataclass(frozen=True)
+class ByDevice:
+    """An attribute that has another value on each device, as a variable there gives it.
+
+    Args:
+        values: of each device; a list as a tuple.
+    """
+
+    values: tuple[Any, ...]
+
+
 @dataclass(eq=False)
 class Operator:
     """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from.
@@ -49,6 +60,18 @@ class Operator:
     def definition(self) -> OpDef:
         """The entry of the catalogue."""
         return find(self.type)
+
+    @property
+    def varies(self) -> bool:
+        """Whether attributes differ from device to device."""
+        return any(type(value) is ByDevice for value in self.attrs.values())
+
+    def attrs_on(self, device: int) -> dict[str, Any]:
+        """Return the attributes on a device."""
+        if not self.varies:
+            return self.attrs
+        here = {name: value.values[device] for name, value in self.attrs.items() if type(value) is ByDevice}
+        return self.attrs | {name: [*value] if isinstance(value, tuple) else value for name, value in here.items()}
 
     def input_names(self) -> list[str]:
         """Return every variable read, in slot order."""

@@ -25,6 +25,7 @@ def output_types(
     op: Operator,
     type_of: Callable[[str], TensorType],
     declared: Callable[[str], Declared | None],
+    device: int = 0,
 ) -> dict[str, list[TensorType]]:
     """Return the types of an operator's outputs by slot.
 
@@ -35,6 +36,7 @@ def output_types(
         op: with names of variables.
         type_of: of an input, or of a forward variable.
         declared: the variable of a name; None where there is none yet.
+        device: on which it has its attributes.
 
     Raises:
         PeError: types that do not fit.
@@ -53,7 +55,7 @@ def output_types(
         return (v.whole if (v := declared(name)) is not None else None) or type_of(name)
 
     inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-    found = infer_types(definition, inputs, op.attrs, lambda name: seen(name, whole), op.outputs)
+    found = infer_types(definition, inputs, op.attrs_on(device), lambda name: seen(name, whole), op.outputs)
     if moves and definition.has(View):  # it may not even copy
         return found
     for slot, names in op.outputs.items():

@@ -149,15 +149,42 @@ def test_mistakes_of_branches():
         L.IfElse(True)
 
 
-def test_devices_must_agree_on_a_size():
+def test_each_device_may_have_a_size_of_its_own():
     x, k = fluid.data("x", [-1, 6]), fluid.data("k", [-1, 1], "int32")
     values, _ = L.topk(x, k)
+    total = L.reduce_sum(values)
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[fluid.CPUPlace()] * 2)
     executor, feed = fluid.Executor(fluid.CPUPlace()), {"x": array(2, 6), "k": np.array([[2], [3]], "int32")}
-    with pytest.raises(RuntimeError, match=r"'k' gives k, but is not the same on all devices: \[\[2\], \[3\]\]"):
+    wanted = -np.sort(-feed["x"], 1)
+    with pytest.raises(ValueError, match=r"cannot be joined along axis 0: \[1, 2\], \[1, 3\]"):
         executor.run(program, feed, [values])
+    (found,) = executor.run(program, feed, [values], return_merged=False)
+    for row, count in enumerate((2, 3)):
+        np.testing.assert_array_equal(found[row], wanted[row : row + 1, :count])
+    np.testing.assert_allclose(executor.run(program, feed, [total])[0], [wanted[0, :2].sum(), wanted[1, :3].sum()], rtol=1e-6)
     feed["k"][:] = 3
     assert executor.run(program, feed, [values])[0].shape == (2, 3)
+
+
+def repeated(x, w):
+    """A row that is repeated as many times as the device has samples, as scripts write it, with ops around that passes would join."""
+    rows = L.cast(L.slice(L.shape(x), [0], [0], [1]), "int32")
+    mean = L.reduce_mean(L.reduce_sum(L.fc(x, 1, param_attr=w, bias_attr=False)) * 0.0 + 0.5, dim=[0], keep_dim=True)
+    one = L.expand(L.reshape(mean, [1, 1]), [rows, 1])
+    filled = L.fill_constant([rows, 1], "float32", 0.25)
+    return L.relu(L.elementwise_add(L.elementwise_mul(L.fc(x, 1, param_attr=w, bias_attr=False), one), filled))
+
+
+def whole(x, w):
+    """The same of numbers."""
+    return L.relu(L.scale(L.fc(x, 1, param_attr=w, bias_attr=False), 0.5, 0.25))
+
+
+@pytest.mark.parametrize("rows", [9, 5, 3, 8])
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_batches_that_devices_do_not_divide_train_as_on_one(devices, rows):
+    ours, theirs = train(repeated, devices, array(rows, 4)), train(whole, 1, array(rows, 4))
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5, atol=1e-6)
 
 
 def test_the_functions_of_2x():

@@ -31,7 +31,7 @@ def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
     counted = forward.get(Counted)
     if counted is None or (args := arguments(op, forward, type_of)) is None:
         return None
-    found = counted.flops(*args, **op.attrs)
+    found = counted.flops(*args, **op.attrs_on(0))
     return None if found < 0 else found * times
 
 
@@ -60,7 +60,7 @@ def most_parts(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
     cut = forward.get(Divisible)
     if cut is None or cut.most is None or (args := arguments(op, forward, type_of)) is None:
         return None
-    return cut.most(*args, **op.attrs)
+    return cut.most(*args, **op.attrs_on(0))
 
 
 def arguments(op: Operator, forward: OpDef, type_of: Callable[[str], TensorType]) -> list[TensorType | None] | None:

@@ -177,7 +177,7 @@ def _seed(g: GraphLowering, op: Operator) -> int:
 def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:
     """Return an operator's attributes; the first gradient is the device's share."""
     if not isinstance(node, ScaleLossGrad):
-        return node.op.attrs
+        return node.op.attrs_on(node.device)
     counts = g.shares(node.op.input_names()[0])
     # Devices may have different numbers of samples: the loss is the mean over all of them, not the mean of their means.
     share = counts.own[node.device] / max(1, counts.total)

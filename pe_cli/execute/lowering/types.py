@@ -29,7 +29,7 @@ class Inferred:
         self.block = program.main_block
         # Feeds are typed by the batch and never by their declaration, whose sizes may be open.
         known = {name: v.type for name, v in self.block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
-        self.ops = [(op, _asked(op)) for op in self.block.ops]
+        self.ops = [(op, _asked(op), op.varies) for op in self.block.ops]
         self._types: dict[tuple[tuple[int, ...], str], TensorType] = {}
         self._found: dict[tuple[int, ...], list[tuple[str, TensorType]]] = {}
         self.fixed = {name: self.one(kind) for name, kind in known.items()}
@@ -38,26 +38,32 @@ class Inferred:
         """Return the object that stands for all types that are equal to one: they are told apart by identity, which is fast."""
         return self._types.setdefault((kind.shape, kind.dtype), kind)
 
-    def of(self, i: int, types: Mapping[str, TensorType]) -> list[tuple[str, TensorType]]:
+    @property
+    def varies(self) -> bool:
+        """Whether attributes of some operator differ from device to device."""
+        return any(varies for *_, varies in self.ops)
+
+    def of(self, i: int, types: Mapping[str, TensorType], device: int) -> list[tuple[str, TensorType]]:
         """Return what an operator, by its index, writes: names with types.
 
         Args:
             i: the index.
             types: of all that it reads, each as of `one`.
+            device: on which it runs.
 
         Raises:
             PeError: sizes that do not fit, or a variable without a type; with the operator's place.
         """
-        op, asked = self.ops[i]
+        op, asked, varies = self.ops[i]
         try:
-            key = (i, *[id(types[name]) for name in asked])
+            key = (i, device if varies else 0, *[id(types[name]) for name in asked])
         except KeyError as error:
             message = f"'{error.args[0]}' is read before anything gives it a value"
             raise PeError(message, at=op.at, hint="feed it, or let an op write it first") from None
         found = self._found.get(key)
         if found is None:
             try:
-                slots = self.block.infer(op, types.__getitem__)
+                slots = self.block.infer(op, types.__getitem__, device)
             except PeError as error:
                 error.at = error.at or op.at
                 raise
@@ -88,7 +94,7 @@ def device_types(
         inferred: what is known of the graph's program from other batches.
     """
     inferred = inferred or Inferred(graph.program)
-    types = [concrete_types(graph.program, given, None, inferred) for given in feeds]
+    types = [concrete_types(graph.program, given, None, inferred, d) for d, given in enumerate(feeds)]
     if not graph.gathered:
         return types
     # Rows that are merged over devices follow from all of them: types are inferred once for that, and again with it.
@@ -113,7 +119,7 @@ def joined_types(
         inferred: as for `device_types`.
     """
     joined = {name: types[0][name].with_shape(count, *types[0][name].shape[1:]) for name, count in rows.items()}
-    return [concrete_types(graph.program, given, joined, inferred) for given in feeds]
+    return [concrete_types(graph.program, given, joined, inferred, d) for d, given in enumerate(feeds)]
 
 
 def concrete_types(
@@ -121,6 +127,7 @@ def concrete_types(
     feeds: Mapping[str, TensorType],
     joined: Mapping[str, TensorType] | None = None,
     inferred: Inferred | None = None,
+    device: int = 0,
 ) -> dict[str, TensorType]:
     """Return the type of every variable for a batch.
 
@@ -129,6 +136,7 @@ def concrete_types(
         feeds: types of the data variables, all sizes known.
         joined: types of variables that several devices make together.
         inferred: what is known of the program from other batches.
+        device: on which it runs.
 
     Raises:
         PeError: sizes that only the batch shows do not fit, with the layer's place.
@@ -136,8 +144,8 @@ def concrete_types(
     inferred = inferred or Inferred(program)
     types = {**inferred.fixed, **{name: inferred.one(kind) for name, kind in feeds.items()}}
     fixed = set(types)
-    for i, (op, _) in enumerate(inferred.ops):
-        for name, kind in inferred.of(i, types):
+    for i, (op, *_) in enumerate(inferred.ops):
+        for name, kind in inferred.of(i, types, device):
             made = kind if joined is None or name not in joined else inferred.one(joined[name])
             # One variable has one memory: a second writer of another size would overrun it.
             if name in fixed and types[name] is not made:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing, left
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import Sizes
 from pe_cli.execute.lowering.batch_rows import Asked, ToldRows, ToldWhole, Types, Whole
@@ -32,6 +33,10 @@ def types_over_processes(
     feeds, whole = [dict(given) for given in request.feeds], request.whole
     if whole is None or peers is None:
         return device_types(graph, feeds, (), inferred), None
+    if inferred.varies:
+        op = next(op for op, _, varies in inferred.ops if varies)
+        what = f"{op.type}: a size that a variable gives is not the same on all devices, as it has to be where there are several processes"
+        raise PeError(what, at=op.at, hint="use batches that all devices divide")
     if isinstance(whole, ToldRows):
         own = [dict(of) for of in whole.types]
         types = joined_types(graph, feeds, own, whole.joined, inferred) if graph.gathered else own

@@ -18,6 +18,7 @@ from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
 from pe_cli.ops.define.traits import OnHost, View
 from pe_cli.program.ir import Operator, Program
+from pe_cli.program.operator import ByDevice
 from pe_cli.program.region import Region
 
 #: Name -> value, an array, or a `Leveled` one that has sequences.
@@ -160,19 +161,18 @@ def give_sizes(sizes: Sequence[tuple[Operator, str, Any]]) -> None:
 
 
 def attribute_of(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
-    """Return a variable's value as an attribute.
+    """Return a variable's values on devices as an attribute: one for all, or a `ByDevice`.
 
     Raises:
-        PeError: devices have different ones, or it is not one number where one is needed.
+        PeError: there is no number where one is needed.
     """
-    numbers = [[int(n) for n in np.ravel(v)] for v in values]
-    if any(n != numbers[0] for n in numbers):
-        raise PeError(f"{op.type}: '{name}' gives {attr}, but is not the same on all devices: {numbers}", at=op.at)
-    if isinstance(op.definition.attrs[attr].default, list):
-        return numbers[0]
-    if not numbers[0]:
+    numbers = [tuple(int(n) for n in np.ravel(v)) for v in values]
+    found: list[Any] = [*numbers] if isinstance(op.definition.attrs[attr].default, list) else [next(iter(n), None) for n in numbers]
+    if None in found:
         raise PeError(f"{op.type}: '{name}' gives {attr}, but is empty", at=op.at)
-    return numbers[0][0]
+    if any(value != found[0] for value in found):
+        return ByDevice(tuple(found))
+    return [*found[0]] if isinstance(found[0], tuple) else found[0]
 
 
 def _directed(op: Operator, around: DynamicProgram) -> _Loop | _Branch:

@@ -101,11 +101,13 @@ class DynamicSizesExecutor(Executor):
         """
         parts, counts = self.split(feed)
         active = [d for d, n in enumerate(counts) if n] or [0]
-        values = {n: [np.asarray(parts[d][n] if n in parts[d] else self.scope.get(n)) for d in active] for n in self._fed}
+        # Devices without samples have the sizes of the first that has some: nothing of theirs is read.
+        asked = [d if d in active else active[0] for d in range(len(counts))]
+        values = {n: [np.asarray(parts[d][n] if n in parts[d] else self.scope.get(n)) for d in asked] for n in self._fed}
         if self._before is not None:
             # It reads fewer feeds than the whole program, and feeds that a program does not know are refused.
             found = self._before.run(self._before.known(feed) if not isinstance(feed, Sequence) else feed, self._made).values
-            values |= {n: [np.asarray(each[n]) for each in found] for n in self._made}
+            values |= {n: [np.asarray(found[active.index(d)][n]) for d in asked] for n in self._made}
         made = self._form(values).batch(feed, fetches, samples)
         form = next(reversed(self.forms.values()))
         return DynamicBatch(made.plan, made.request, made.parts, made.samples, form)
