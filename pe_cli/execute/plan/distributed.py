@@ -29,13 +29,16 @@ def types_over_processes(
         request: what the plan is for.
         peers: the processes.
         inferred: what is known of the graph's program from other batches.
+
+    Raises:
+        PeError: devices have attributes of their own, which other processes do not know.
     """
     feeds, whole = [dict(given) for given in request.feeds], request.whole
     if whole is None or peers is None:
         return device_types(graph, feeds, (), inferred), None
     if inferred.varies:
         op = next(op for op, _, varies in inferred.ops if varies)
-        what = f"{op.type}: a size that a variable gives is not the same on all devices, as it has to be where there are several processes"
+        what = f"{op.type}: a size that a variable gives is not the same on all devices, which have to agree over several processes"
         raise PeError(what, at=op.at, hint="use batches that all devices divide")
     if isinstance(whole, ToldRows):
         own = [dict(of) for of in whole.types]

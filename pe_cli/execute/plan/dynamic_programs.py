@@ -74,7 +74,7 @@ class DynamicProgram:
             For each device: name -> value.
 
         Raises:
-            PeError: a size that is not the same on all devices, or what a host op raises; with its place.
+            PeError: a variable without a number where a size is one, or what a host op raises; with its place.
         """
         values: list[Values] = [dict(feed) for feed in feeds]
 

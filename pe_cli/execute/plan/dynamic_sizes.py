@@ -97,7 +97,7 @@ class DynamicSizesExecutor(Executor):
         """Compute the sizes, and find or make the plan for them; see `Executor.batch`.
 
         Raises:
-            PeError: as there, or a size that is not the same on all devices.
+            PeError: as there, or a variable without a number where a size is one.
         """
         parts, counts = self.split(feed)
         active = [d for d, n in enumerate(counts) if n] or [0]

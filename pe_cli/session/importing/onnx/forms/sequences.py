@@ -51,7 +51,11 @@ def erase(node: Node) -> Value:
 
 @form("SplitToSequence")
 def split(node: Node) -> Value:
-    """Return parts of a value along an axis, or places along it where nothing says how large they are."""
+    """Return parts of a value along an axis, or places along it where nothing says how large they are.
+
+    Raises:
+        Unimportable: the axis has no known size.
+    """
     axis = node.axis(0)
     size, keeps = node.shape(0)[axis], bool(node.attr("keepdims", 1))
     if not isinstance(size, int):
