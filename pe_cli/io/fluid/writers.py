@@ -39,6 +39,31 @@ def _lstm(made: Written, op: Operator) -> None:
     made.emit("lstmp", op.inputs, outputs, dict(op.attrs))
 
 
+@writes("split")
+def _split(made: Written, op: Operator) -> None:
+    # An axis from the end makes the original's operator write outside of its memory.
+    made.same(op, axis=op.attrs["axis"] % len(made.block.var(op.inputs["X"][0]).shape))
+
+
+@writes("slice")
+def _slice(made: Written, op: Operator) -> None:
+    rank = len(made.block.var(op.inputs["Input"][0]).shape)
+    slots = {"Starts": "StartsTensor", "Ends": "EndsTensor"}
+    inputs = {slots.get(slot, slot): [_sizes(made, name) for name in names] if slot in slots else names for slot, names in op.inputs.items()}
+    flags = [-1 if len(inputs) > 1 else 1] * len(op.attrs["axes"])
+    made.emit(op.type, inputs, op.outputs, {**op.attrs, "axes": [axis % rank for axis in op.attrs["axes"]], "infer_flags": flags})
+
+
+def _sizes(made: Written, name: str) -> str:
+    """Return the name of whole numbers with 32 bits, as the original's sizes have them."""
+    kind = made.block.var(name)
+    if kind.dtype == "int32":
+        return name
+    narrow = made.beside(f"{name}.sizes", "int32", tuple(kind.shape))
+    made.emit("cast", {"X": [name]}, {"Out": [narrow]}, {"in_dtype": kind.dtype, "out_dtype": "int32"})
+    return narrow
+
+
 @writes("lstm_unit")
 def _lstm_unit(made: Written, op: Operator) -> None:
     outputs = {slot: op.outputs[slot] for slot in ("C", "H")}
