@@ -49,19 +49,10 @@ def _split(made: Written, op: Operator) -> None:
 def _slice(made: Written, op: Operator) -> None:
     rank = len(made.block.var(op.inputs["Input"][0]).shape)
     slots = {"Starts": "StartsTensor", "Ends": "EndsTensor"}
-    inputs = {slots.get(slot, slot): [_sizes(made, name) for name in names] if slot in slots else names for slot, names in op.inputs.items()}
+    inputs = {"Input": op.inputs["Input"]}
+    inputs |= {slots[slot]: [made.narrow(name) for name in op.inputs[slot]] for slot in slots if op.inputs.get(slot)}
     flags = [-1 if len(inputs) > 1 else 1] * len(op.attrs["axes"])
     made.emit(op.type, inputs, op.outputs, {**op.attrs, "axes": [axis % rank for axis in op.attrs["axes"]], "infer_flags": flags})
-
-
-def _sizes(made: Written, name: str) -> str:
-    """Return the name of whole numbers with 32 bits, as the original's sizes have them."""
-    kind = made.block.var(name)
-    if kind.dtype == "int32":
-        return name
-    narrow = made.beside(f"{name}.sizes", "int32", tuple(kind.shape))
-    made.emit("cast", {"X": [name]}, {"Out": [narrow]}, {"in_dtype": kind.dtype, "out_dtype": "int32"})
-    return narrow
 
 
 @writes("lstm_unit")

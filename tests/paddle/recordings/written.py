@@ -179,7 +179,8 @@ def axes_from_the_end(fluid):
 WRITTEN = {
     f.__name__: f
     for f in (
-        axes_from_the_end, cases_of_cases, growing_array, last_states, nested_static, parts_of_parts, shared_sequences, swapped, switch_in_loop, two_inputs,
+        axes_from_the_end, cases_of_cases, growing_array, last_states, nested_static, parts_of_parts, shared_sequences, swapped,
+        switch_in_loop, two_inputs,
     )
 }  # fmt: skip
 
