@@ -144,3 +144,20 @@ def test_layers_of_other_operators_here_are_written_with_those_of_the_original(n
     for right, found in zip(before, after, strict=True):
         assert right.lod() == found.lod()
         np.testing.assert_array_equal(np.array(right), np.array(found))
+
+
+@pytest.mark.filterwarnings("error")
+def test_sizes_and_labels_are_written_with_the_32_bits_that_the_original_takes(tmp_path):
+    # 1.8.5 refuses these operators with whole numbers of 64 bits.
+    x, label = fluid.data("x", [None, 3], lod_level=1), fluid.data("label", [None, 1], "int32", lod_level=1)
+    times = L.cast(L.shape(x), "int64")
+    cost = L.warpctc(L.fc(x, 4), label)
+    wide = L.expand(x, [1, L.slice(times, [0], [1], [2])])
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path), ["x", "label"], [cost, wide], executor)
+    block = program_desc.read((tmp_path / "__model__").read_bytes())[0]
+    kinds = {v.name: v.dtype for v in block.vars}
+    for type_, slot in (("warpctc", "Label"), ("expand", "ExpandTimes")):
+        (op,) = (op for op in block.ops if op.type == type_)
+        assert kinds[op.inputs[slot][0]] == "int32"

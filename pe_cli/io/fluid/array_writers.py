@@ -83,18 +83,8 @@ def _first_rows(made: Written, op: Operator) -> None:
         # As many tensors were written as there are rows.
         made.emit("tensor_array_to_tensor", {"X": [name]}, op.outputs, {"axis": 0, "use_stack": True})
         return
-    ends = sizes(made, op.inputs["Count"][0])
+    ends = made.narrow(op.inputs["Count"][0])
     made.emit("slice", {"Input": [name], "EndsTensor": [ends]}, op.outputs, {"axes": [0], "starts": [0], "infer_flags": [-1]})
-
-
-def sizes(made: Written, name: str) -> str:
-    """Return the name of sizes, which the original takes as int32."""
-    kind = made.block.var(name)
-    if kind.dtype == "int32":
-        return name
-    narrow = made.beside(f"{name}.sizes", "int32", tuple(kind.shape))
-    made.emit("cast", {"X": [name]}, {"Out": [narrow]}, {"in_dtype": kind.dtype, "out_dtype": "int32"})
-    return narrow
 
 
 @takes_arrays("shape")
@@ -165,11 +155,11 @@ def _counted(found: dict[int, Writer], of: Operator, op: Operator) -> None:
 
         def write(made: Written, op: Operator) -> None:
             attrs = {"shape": [], "dtype": of.attrs["dtype"], "value": of.attrs["value"]}
-            made.emit("fill_constant", {"ShapeTensor": [sizes(made, op.inputs["Count"][0])]}, op.outputs, attrs)
+            made.emit("fill_constant", {"ShapeTensor": [made.narrow(op.inputs["Count"][0])]}, op.outputs, attrs)
     elif of.type == "expand" and len(of.attrs["expand_times"]) == 1:
 
         def write(made: Written, op: Operator) -> None:
-            times = [sizes(made, op.inputs["Count"][0])]
+            times = [made.narrow(op.inputs["Count"][0])]
             made.emit("expand", {"X": of.inputs["X"], "ExpandTimes": times}, op.outputs, {"expand_times": []})
     else:
         return

@@ -26,6 +26,12 @@ from pe_cli.program.ir import EMPTY, Block, Operator, Variable
 
 _LONGS = {9, 11}
 _FLOATS = {1, 4}
+#: Slots of operators that take whole numbers of 32 bits alone.
+_NARROW = {
+    "bilinear_interp": ("OutSize",), "crop_tensor": ("Shape", "Offsets"), "expand": ("ExpandTimes",), "nearest_interp": ("OutSize",),
+    "pad2d": ("Paddings",), "reshape": ("Shape",), "strided_slice": ("StartsTensor", "EndsTensor", "StridesTensor"), "top_k": ("K",),
+    "warpctc": ("Label",),
+}  # fmt: skip
 _LISTS = {3, 4, 5, 7, 10, 11}
 
 
@@ -181,7 +187,19 @@ class Written:
                 given[name] = value
             elif name not in leave and value != known[name].default:
                 raise NotWritten(f"{op.type} has no attribute {name}, which is {value!r:.40}")
-        self.emit(type_ or op.type, op.inputs, op.outputs, {**given, **attrs})
+        inputs = dict(op.inputs)
+        for slot in _NARROW.get(type_ or op.type, ()):
+            inputs |= {slot: [self.narrow(n) for n in inputs[slot]]} if inputs.get(slot) else {}
+        self.emit(type_ or op.type, inputs, op.outputs, {**given, **attrs})
+
+    def narrow(self, name: str) -> str:
+        """Return the name of whole numbers with 32 bits, which some operators of the original take alone."""
+        kind = self.block.var(name)
+        if kind.dtype == "int32":
+            return name
+        found = self.beside(f"{name}.narrow", "int32", tuple(kind.shape))
+        self.emit("cast", {"X": [name]}, {"Out": [found]}, {"in_dtype": kind.dtype, "out_dtype": "int32"})
+        return found
 
 
 def _typed(type_: str, name: str, value: Any, form: Form) -> Any:

@@ -45,6 +45,22 @@ def _lstm(made: Written, op: Operator) -> None:
     made.emit("lstmp", op.inputs, outputs, dict(op.attrs))
 
 
+@writes("split")
+def _split(made: Written, op: Operator) -> None:
+    # An axis from the end makes the original's operator write outside of its memory.
+    made.same(op, axis=op.attrs["axis"] % len(made.block.var(op.inputs["X"][0]).shape))
+
+
+@writes("slice")
+def _slice(made: Written, op: Operator) -> None:
+    rank = len(made.block.var(op.inputs["Input"][0]).shape)
+    slots = {"Starts": "StartsTensor", "Ends": "EndsTensor"}
+    inputs = {"Input": op.inputs["Input"]}
+    inputs |= {slots[slot]: [made.narrow(name) for name in op.inputs[slot]] for slot in slots if op.inputs.get(slot)}
+    flags = [-1 if len(inputs) > 1 else 1] * len(op.attrs["axes"])
+    made.emit(op.type, inputs, op.outputs, {**op.attrs, "axes": [axis % rank for axis in op.attrs["axes"]], "infer_flags": flags})
+
+
 @writes("lstm_unit")
 def _lstm_unit(made: Written, op: Operator) -> None:
     outputs = {slot: op.outputs[slot] for slot in ("C", "H")}

@@ -165,10 +165,22 @@ def cases_of_cases(fluid):
     return {"x": STATE}, [y, again[1]]
 
 
+def axes_from_the_end(fluid):
+    """Layers whose axes are counted from the end, or whose sizes are variables, and whole numbers that are turned."""
+    L = fluid.layers
+    x, ids, at = fluid.data("x", [None, 6]), fluid.data("ids", [None, 2], "int64"), fluid.data("at", [1], "int32")
+    a, b = L.split(L.fc(x, 6), 2, dim=-1)
+    turned = L.squeeze(L.unsqueeze(L.transpose(ids, [1, 0]), [-1]), [-1])
+    ends = L.elementwise_add(at, L.fill_constant([1], "int32", 2))
+    fed = {"x": STATE, "ids": np.arange(6).reshape(3, 2).astype("int64"), "at": np.array([1], "int32")}
+    return fed, [L.concat([b, a], -1), turned, L.slice(x, [1], at, ends)]
+
+
 WRITTEN = {
     f.__name__: f
     for f in (
-        cases_of_cases, growing_array, last_states, nested_static, parts_of_parts, shared_sequences, swapped, switch_in_loop, two_inputs,
+        axes_from_the_end, cases_of_cases, growing_array, last_states, nested_static, parts_of_parts, shared_sequences, swapped,
+        switch_in_loop, two_inputs,
     )
 }  # fmt: skip
 
