@@ -267,6 +267,7 @@ PROGRAMS = {
     "linear_lr_warmup": lambda L, v: L.linear_lr_warmup(0.1, 5, 0.0, 0.1),
     "SGD": _minimized(lambda fluid: fluid.optimizer.SGD(0.1)),
     "Adam with decay": _minimized(lambda fluid: fluid.optimizer.Adam(0.1, regularization=fluid.regularizer.L2Decay(0.1))),
+    "Adadelta": _minimized(lambda fluid: fluid.optimizer.Adadelta(0.1)),
     "SGD, absolute values": _minimized(lambda fluid: fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L1Decay(0.1))),
     "basic_gru": lambda L, v: list(_contrib(L).basic_gru(v.long, None, 4, 2, v.lengths, bidirectional=True)),
     "basic_lstm": lambda L, v: list(_contrib(L).basic_lstm(v.long, None, None, 4, 2)),
