@@ -15,6 +15,7 @@ FEEDS.update({
     "state": ([None, 4], "float32", 0),
     "flag": ([1], "bool", 0),
     "number": ([1], "int64", 0),
+    "nested": ([None, 6], "float32", 2),
     "fixed": ([3], "float32", 0),
     "channels": ([4], "float32", 0),
     "size": ([1], "int32", 0),
@@ -51,6 +52,26 @@ def _dynamic_rnn(L, v):
         after = L.fc([each, memory], 6)
         rnn.update_memory(memory, after)
         rnn.output(after, L.sequence_pool(held, "sum"))
+    return rnn()
+
+
+def _dynamic_rnn_of_sequences(L, v):
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        each = rnn.step_input(v.nested)
+        other = rnn.step_input(v.nested)
+        rnn.output(L.fc([each, other], 4), L.sequence_pool(each, "sum"))
+    return rnn()
+
+
+def _two_memories(L, v):
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        each = rnn.step_input(v.rows)
+        memories = [rnn.memory(shape=[6], value=0.0) for _ in range(2)]
+        for memory in memories:
+            rnn.update_memory(memory, L.elementwise_add(each, memory))
+        rnn.output(memories[0])
     return rnn()
 
 
@@ -212,6 +233,8 @@ PROGRAMS = {
     "StaticRNN": _static_rnn,
     "DynamicRNN": _dynamic_rnn,
     "DynamicRNN with init": _dynamic_rnn_with_init,
+    "DynamicRNN of sequences of sequences": _dynamic_rnn_of_sequences,
+    "DynamicRNN with two memories": _two_memories,
     "IfElse": _if_else,
     "Switch": _switch,
     "While": _while,

@@ -117,6 +117,7 @@ class DynamicRNN:
         #: Sequences of sequences that are gone through, and what is collected of them.
         self._nested: Variable | None = None
         self._made: list[Variable] = []
+        self._memories = 0
         use({"dynamic_rnn": 1, "while": 1})
 
     @contextlib.contextmanager
@@ -178,11 +179,11 @@ class DynamicRNN:
         if level or levels > 2 or (begun and (levels > 1) != (self._nested is not None)):
             hint = "sequences of one level, or of two in all step_inputs, and level=0"
             raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}', which has {levels}", hint=hint)
+        use({"dynamic_rnn_input_array": 1, "array_read": 1, **({} if begun else RANKED)})
         if levels > 1:
             self._nested = self._nested or x
             return _nest(x, None)
         # The first step_input decides the order; others must have as many sequences and take the same.
-        use({"dynamic_rnn_input_array": 1, "array_read": 1, **({} if self._table else RANKED)})
         table = self._table or RankTable(x, level)
 
         def padded() -> Any:
@@ -245,7 +246,8 @@ class DynamicRNN:
         if self._table is None or self._each is None:
             raise FluidValueError("DynamicRNN: memory before step_input", hint="call step_input first")
         table, each = self._table, self._each
-        use({"dynamic_rnn_mem_array": 1, "array_read": 1, "shrink_memory": 1})
+        use({"dynamic_rnn_mem_array": 1, "array_read": 1, "shrink_memory": 1, "zero_idx": int(not self._memories)})
+        self._memories += 1
         if init is not None:
             use({"dynamic_rnn_mem_init_reordered": int(need_reorder)})
             with apart("dynamic_rnn"):
