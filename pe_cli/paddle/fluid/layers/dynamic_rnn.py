@@ -17,7 +17,7 @@ from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.original_counts import RANKED
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
-from pe_cli.paddle.fluid.naming import apart, rename, use
+from pe_cli.paddle.fluid.naming import apart, rename, temporary, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.prune import prune
 
@@ -148,7 +148,7 @@ class DynamicRNN:
         with apart("dynamic_rnn"):
             self._found = [self._rows(out) for out in outs]
         for out in self._found:
-            rename(out.block, out, f"{LayerHelper('array_to_lod_tensor').name}.tmp_0")
+            rename(out.block, out, temporary(LayerHelper("array_to_lod_tensor").name))
 
     def _rows(self, out: Variable) -> Any:
         """Return what was collected as sequences, in the order that they have outside."""
