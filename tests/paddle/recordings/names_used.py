@@ -207,6 +207,7 @@ SIZED = {
     "split": lambda L, x, k, long, two: L.split(x, [k, 2], 1),
     "topk": lambda L, x, k, long, two: list(L.topk(x, k)),
     "range": lambda L, x, k, long, two: L.range(0, k, 1, "int32"),
+    "range of float32": lambda L, x, k, long, two: L.range(0, k, 1, "float32"),
     "linspace": lambda L, x, k, long, two: L.linspace(0, 1, k, "float32"),
     "concat": lambda L, x, k, long, two: L.concat([x, x], k),
     "image_resize": lambda L, x, k, long, two: L.image_resize(L.unsqueeze(x, [1]), out_shape=[k, 4]),
