@@ -45,11 +45,12 @@ def append_backward(
             hint="put a layer of type mean after it",
         )
     # A frozen parameter stays out, so that no op is appended whose result nobody would use.
-    wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
+    free = [p for p in block.parameters() if p.trainable and not p.stop_gradient]
+    wanted = [p for p in free if parameter_list is None or p.name in parameter_list]
     targets = {p.name for p in wanted} | set(also)
     found = _Walk(block, targets, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
-    if not pairs and block.parameters() and not any(p.trainable for p in block.parameters()):
+    if not pairs and block.parameters() and not free:
         raise PeError("every parameter is frozen: there is nothing to train", at=loss.at, hint="leave some out of train.groups with freeze")
     if not pairs:
         raise PeError(

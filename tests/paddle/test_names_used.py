@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
@@ -43,3 +44,33 @@ def test_both_weights_of_a_gru_cell_have_names_of_their_own():
     cell(fluid.data("x", [None, 6]), fluid.data("h", [None, 4]))
     names = sorted(p.name for p in fluid.default_main_program().all_parameters())
     assert names == ["b_candidate", "b_gate", "w_candidate", "w_gate"]
+
+
+def test_a_prefix_of_a_guard_stands_in_front_of_layers_and_of_their_variables():
+    # as the zoo's SSD has it: names of PaddlePaddle 1.8.5
+    layers = fluid.layers
+    x = fluid.data("x", [None, 4, 8, 8])
+    hidden = layers.batch_norm(layers.conv2d(x, 4, 3), act="relu")
+    with fluid.unique_name.guard("train"):
+        flat = layers.reshape(hidden, [0, 144])
+        out = layers.fc(flat, 3, act="softmax")
+        loss = layers.reduce_mean(layers.cross_entropy(out, fluid.data("y", [None, 1], "int64")))
+        made = [flat, out, layers.batch_norm(hidden, act="relu"), x * 1.0, layers.topk(out, 2)[0], hidden[:, 0], loss]
+        fluid.optimizer.SGD(0.1).minimize(loss + layers.reduce_mean(layers.relu(hidden)))
+    assert [v.name for v in made] == [
+        "traintrainreshape2_0.tmp_0", "traintrainfc_0.tmp_2", "traintrainbatch_norm_0.tmp_3", "traintmp_0", "traintraintop_k_0.tmp_0",
+        "trainbatch_norm_0.tmp_3_slice_0", "traintrainreduce_mean_0.tmp_0",
+    ]  # fmt: skip
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    feed = {"x": np.ones((2, 4, 8, 8), np.float32), "y": np.zeros((2, 1), np.int64)}
+    assert np.isfinite(executor.run(feed=feed, fetch_list=[loss])[0]).all()
+
+
+def test_classes_that_are_declared_as_float32_are_fed_as_int64():
+    x, y = fluid.layers.data("x", [3]), fluid.layers.data("y", [1])
+    with pytest.warns(UserWarning, match="'y' is declared float32 and counts as int64 classes"):
+        loss = fluid.layers.softmax_with_cross_entropy(x, y)
+    feed = {"x": np.zeros((2, 3), np.float32), "y": np.array([[0], [2]])}
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[loss])
+    np.testing.assert_allclose(found, np.full((2, 1), np.log(3)), rtol=1e-6)

@@ -56,3 +56,16 @@ def test_lamb_leaves_the_excluded_without_decay() -> None:
     none = steps(fluid.optimizer.LambOptimizer(0.05, lamb_weight_decay=0.0), START)
     np.testing.assert_array_equal(some["a.w_0"], all_decay["a.w_0"])
     np.testing.assert_array_equal(some["a.b_0"], none["a.b_0"])
+
+
+def test_a_parameter_whose_gradient_a_script_stops_is_not_trained():
+    # as PaddleDetection freezes affine_channel: pairs and state are those of PaddlePaddle 1.8.5
+    x = fluid.data("x", [2, 4, 8, 8])
+    scale, shift = (fluid.layers.create_parameter([4], "float32", attr=fluid.ParamAttr(name=name)) for name in "ab")
+    hidden = fluid.layers.affine_channel(fluid.layers.conv2d(x, 4, 3, param_attr="w", bias_attr=False), scale=scale, bias=shift)
+    scale.stop_gradient = shift.stop_gradient = True
+    loss = fluid.layers.mean(fluid.layers.fc(hidden, 2, param_attr="f", bias_attr=False))
+    _, pairs = fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    assert [p.name for p, _ in pairs] == ["w", "f"]
+    kept = sorted(v.name for v in fluid.default_main_program().list_vars() if v.persistable)
+    assert [name for name in kept if "rate" not in name] == ["a", "b", "f", "f_velocity_0", "w", "w_velocity_0"]

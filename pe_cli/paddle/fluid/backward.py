@@ -49,7 +49,7 @@ def append_backward(
 
 def _appended(loss: Variable, wanted: set[str] | None, stop: set[str]) -> list[tuple[Any, Variable]]:
     block = loss.block
-    trained = [p.name for p in block.parameters() if p.trainable and (wanted is None or p.name in wanted)]
+    trained = [p.name for p in block.parameters() if p.trainable and not p.stop_gradient and (wanted is None or p.name in wanted)]
     chosen = [name for name in trained if name not in stop]
     # A feed whose gradient a script asks for counts as a root of gradients, like a parameter.
     fed = [v for v in block.vars.values() if v.is_data and not v.stop_gradient and v.dtype in FLOATS]

@@ -230,6 +230,7 @@ class Program(Levels, ir.Program):
         # Inside a layer with the original's names the layer says what its next variable is called.
         while True:
             name = unique_name.generate(key) if call is None else call.name_of(key)
+            name = name.removeprefix(unique_name.generator.prefix) if "@" in key else name  # `x@GRAD` begins with a variable's name
             # Another generator may be current than that which named earlier variables: names are counted on until one is free.
             if all(name not in block.vars for block in self.blocks):
                 return name

@@ -118,6 +118,11 @@ def plainly() -> Iterator[None]:
         CALL.reset(token)
 
 
+def temporary(prefix: str, number: int = 0) -> str:
+    """Return the name of a variable of a layer: a prefix that `unique_name.guard` gives stands in front of the layer's, too."""
+    return f"{unique_name.generator.prefix}{prefix}.tmp_{number}"
+
+
 def rename(block: Block, v: Variable, name: str) -> None:
     """Give an output of a layer its name, unless a variable has it."""
     if name not in block.vars:
@@ -201,15 +206,16 @@ def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, 
         spec = how.outputs[i] if i < len(how.outputs) else how.outputs[-1]
         if isinstance(spec, str):
             whole, _, rest = spec.partition(".")
-            made = [unique_name.generate(whole) for _ in range(how.made)][-1] + (rest and f".{rest}")
-            names[v.name] = made if not acts else f"{call.prefix}.tmp_{start}"
+            made = [unique_name.generate(whole) for _ in range(how.made)][-1]
+            made = temporary(made) if rest else made
+            names[v.name] = made if not acts else temporary(call.prefix, start)
             continue
         if spec == PREFIX:
             names[v.name] = call.prefix
             continue
         number = start + (how.count + added - 1 if added and i == 0 else spec + max(0, i - len(how.outputs) + 1))
         last = max(last, number)
-        names[v.name] = f"{call.prefix}.tmp_{number}"
+        names[v.name] = temporary(call.prefix, number)
     # Where a script uses such a name already, the layer's own names stay, instead of two variables with one.
     if not any(name in block.vars for name in names.values()):
         block.rename_vars(names, first)

@@ -191,7 +191,8 @@ class _Adapter(Optimizer):
         """Append clipping, weight decay and updates."""
         name = type(self).__name__
         use({name if name.endswith("Optimizer") else f"{name}Optimizer": 1})
-        use(of_updates([pair for pair in params_grads if pair[1] is not None], self.grad_clip, self.regularization))
+        pairs = [pair for pair in params_grads if pair[1] is not None]
+        use(of_updates(pairs, self.grad_clip, self.regularization, rates=self.takes_rate))
         return super().apply_gradients(params_grads, startup_program or default_startup_program())
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:

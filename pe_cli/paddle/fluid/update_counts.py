@@ -18,13 +18,14 @@ _GROUP = {"sum": 1, "sqrt": 1, "fill_constant": 1, "elementwise_max": 1, "elemen
 _ROWS = {"merge_selected_rows": 1, "get_tensor_from_selected_rows": 1}
 
 
-def of_updates(pairs: Sequence[tuple[Any, Any]], common: Any, decay: Any) -> Mapping[str, int]:
+def of_updates(pairs: Sequence[tuple[Any, Any]], common: Any, decay: Any, *, rates: bool) -> Mapping[str, int]:
     """Return what the original uses up.
 
     Args:
         pairs: (parameter, gradient).
         common: the way that gradients of parameters without their own are clipped, or None.
         decay: regularizer of parameters without their own, or None.
+        rates: the update takes a rate, which parameters may have a factor for.
     """
     used: Counter[str] = Counter()
     groups = set()
@@ -38,7 +39,7 @@ def of_updates(pairs: Sequence[tuple[Any, Any]], common: Any, decay: Any) -> Map
                 used.update(_MEMBER)
                 used.update(_ROWS if rows_of(gradient.block, gradient.name) else {})
         used["_generated_var"] += (parameter.regularizer or decay) is not None
-        used["tmp"] += parameter.learning_rate != 1.0
+        used["tmp"] += rates and parameter.learning_rate != 1.0
     for _ in groups:
         used.update(_GROUP)
     return used

@@ -15,6 +15,7 @@ FEEDS.update({
     "state": ([None, 4], "float32", 0),
     "flag": ([1], "bool", 0),
     "number": ([1], "int64", 0),
+    "nested": ([None, 6], "float32", 2),
     "fixed": ([3], "float32", 0),
     "channels": ([4], "float32", 0),
     "size": ([1], "int32", 0),
@@ -51,6 +52,26 @@ def _dynamic_rnn(L, v):
         after = L.fc([each, memory], 6)
         rnn.update_memory(memory, after)
         rnn.output(after, L.sequence_pool(held, "sum"))
+    return rnn()
+
+
+def _dynamic_rnn_of_sequences(L, v):
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        each = rnn.step_input(v.nested)
+        other = rnn.step_input(v.nested)
+        rnn.output(L.fc([each, other], 4), L.sequence_pool(each, "sum"))
+    return rnn()
+
+
+def _two_memories(L, v):
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        each = rnn.step_input(v.rows)
+        memories = [rnn.memory(shape=[6], value=0.0) for _ in range(2)]
+        for memory in memories:
+            rnn.update_memory(memory, L.elementwise_add(each, memory))
+        rnn.output(memories[0])
     return rnn()
 
 
@@ -186,6 +207,7 @@ SIZED = {
     "split": lambda L, x, k, long, two: L.split(x, [k, 2], 1),
     "topk": lambda L, x, k, long, two: list(L.topk(x, k)),
     "range": lambda L, x, k, long, two: L.range(0, k, 1, "int32"),
+    "range of float32": lambda L, x, k, long, two: L.range(0, k, 1, "float32"),
     "linspace": lambda L, x, k, long, two: L.linspace(0, 1, k, "float32"),
     "concat": lambda L, x, k, long, two: L.concat([x, x], k),
     "image_resize": lambda L, x, k, long, two: L.image_resize(L.unsqueeze(x, [1]), out_shape=[k, 4]),
@@ -212,6 +234,8 @@ PROGRAMS = {
     "StaticRNN": _static_rnn,
     "DynamicRNN": _dynamic_rnn,
     "DynamicRNN with init": _dynamic_rnn_with_init,
+    "DynamicRNN of sequences of sequences": _dynamic_rnn_of_sequences,
+    "DynamicRNN with two memories": _two_memories,
     "IfElse": _if_else,
     "Switch": _switch,
     "While": _while,
@@ -267,6 +291,7 @@ PROGRAMS = {
     "linear_lr_warmup": lambda L, v: L.linear_lr_warmup(0.1, 5, 0.0, 0.1),
     "SGD": _minimized(lambda fluid: fluid.optimizer.SGD(0.1)),
     "Adam with decay": _minimized(lambda fluid: fluid.optimizer.Adam(0.1, regularization=fluid.regularizer.L2Decay(0.1))),
+    "Adadelta": _minimized(lambda fluid: fluid.optimizer.Adadelta(0.1)),
     "SGD, absolute values": _minimized(lambda fluid: fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L1Decay(0.1))),
     "basic_gru": lambda L, v: list(_contrib(L).basic_gru(v.long, None, 4, 2, v.lengths, bidirectional=True)),
     "basic_lstm": lambda L, v: list(_contrib(L).basic_lstm(v.long, None, None, 4, 2)),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.optim.regularizer import Regularizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
@@ -147,6 +149,7 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
             if name in given:
                 raise FluidTypeError(f"{definition.name} got '{name}' twice")
             given[name] = value
+        declare_classes(definition.name, given)
         # Layers without an `out` of their own compute and then copy there, as later ops expect the variable itself.
         out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
@@ -156,6 +159,16 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
     layer.__signature__ = _signature(definition, names)  # type: ignore[attr-defined]
     layer.__doc__ = definition.doc
     return called(layer)
+
+
+def declare_classes(layer: str, given: dict[str, Any]) -> None:
+    """Declare a feed of float32 that a loss takes as class numbers as int64: the original takes the type of what is fed."""
+    label = given.get("label")
+    if layer not in ("cross_entropy", "softmax_with_cross_entropy") or given.get("soft_label") or not isinstance(label, Variable):
+        return
+    if label.dtype in FLOATS and label.is_data and getattr(label, "any_sizes", False):
+        warnings.warn(f"fluid.layers.{layer}: '{label.name}' is declared {label.dtype} and counts as int64 classes", stacklevel=4)
+        label.type = TensorType(label.shape, "int64")
 
 
 def _signature(definition: LayerDef, names: list[str]) -> inspect.Signature:

@@ -12,7 +12,7 @@ from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.original_counts import GRU_STEP, LSTM_STEP
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.utils import flatten
-from pe_cli.paddle.fluid.naming import apart, plainly, rename, use
+from pe_cli.paddle.fluid.naming import apart, plainly, rename, temporary, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -212,7 +212,7 @@ class LSTMCell(RNNCell):
             new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
         use(LSTM_STEP)
         rename(new_hidden.block, new_hidden, _last("tmp"))
-        rename(new_cell.block, new_cell, f"{_last('elementwise_add')}.tmp_0")
+        rename(new_cell.block, new_cell, temporary(_last("elementwise_add")))
         return new_hidden, [new_hidden, new_cell]
 
 

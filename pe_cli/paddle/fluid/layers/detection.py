@@ -10,7 +10,7 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.naming import use
+from pe_cli.paddle.fluid.naming import temporary, use
 from pe_cli.program.ir import Variable
 
 
@@ -101,7 +101,7 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 def _name_as_the_original(found: Sequence[Variable]) -> None:
     """Rename the outputs of a head: the original joins boxes and variances first, and gives the other two their last shape by a reshape."""
     locations, scores = found[0].name, found[1].name
-    new = [*(f"{unique_name.generate('reshape2')}.tmp_0" for _ in range(2)), locations, scores]
+    new = [*(temporary(unique_name.generate("reshape2")) for _ in range(2)), locations, scores]
     found[0].block.rename_vars({v.name: name for v, name in zip(found, new, strict=True)})
 
 

@@ -17,7 +17,7 @@ from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.original_counts import RANKED
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
-from pe_cli.paddle.fluid.naming import apart, rename, use
+from pe_cli.paddle.fluid.naming import apart, rename, temporary, use
 from pe_cli.program.ir import Variable
 from pe_cli.program.prune import prune
 
@@ -117,6 +117,7 @@ class DynamicRNN:
         #: Sequences of sequences that are gone through, and what is collected of them.
         self._nested: Variable | None = None
         self._made: list[Variable] = []
+        self._memories = 0
         use({"dynamic_rnn": 1, "while": 1})
 
     @contextlib.contextmanager
@@ -147,7 +148,7 @@ class DynamicRNN:
         with apart("dynamic_rnn"):
             self._found = [self._rows(out) for out in outs]
         for out in self._found:
-            rename(out.block, out, f"{LayerHelper('array_to_lod_tensor').name}.tmp_0")
+            rename(out.block, out, temporary(LayerHelper("array_to_lod_tensor").name))
 
     def _rows(self, out: Variable) -> Any:
         """Return what was collected as sequences, in the order that they have outside."""
@@ -183,11 +184,11 @@ class DynamicRNN:
         if level or levels > 2 or (begun and (levels > 1) != (self._nested is not None)):
             hint = "sequences of one level, or of two in all step_inputs, and level=0"
             raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}', which has {levels}", hint=hint)
+        use({"dynamic_rnn_input_array": 1, "array_read": 1, **({} if begun else RANKED)})
         if levels > 1:
             self._nested = self._nested or x
             return _nest(x, None)
         # The first step_input decides the order; others must have as many sequences and take the same.
-        use({"dynamic_rnn_input_array": 1, "array_read": 1, **({} if self._table else RANKED)})
         table = self._table or RankTable(x, level)
 
         def padded() -> Any:
@@ -250,7 +251,8 @@ class DynamicRNN:
         if self._table is None or self._each is None:
             raise FluidValueError("DynamicRNN: memory before step_input", hint="call step_input first")
         table, each = self._table, self._each
-        use({"dynamic_rnn_mem_array": 1, "array_read": 1, "shrink_memory": 1})
+        use({"dynamic_rnn_mem_array": 1, "array_read": 1, "shrink_memory": 1, "zero_idx": int(not self._memories)})
+        self._memories += 1
         if init is not None:
             use({"dynamic_rnn_mem_init_reordered": int(need_reorder)})
             with apart("dynamic_rnn"):

@@ -8,6 +8,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.loss.sampled_losses import follow_centers
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import ensure_defaults
+from pe_cli.paddle.fluid.layers.catalogue import declare_classes
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import create_global_var
 from pe_cli.program.ir import Variable
@@ -28,6 +29,7 @@ def auc(
 
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Any:
     """Take the logarithm of the label's probability; labels without an axis of size 1 give a cost without one."""
+    declare_classes("cross_entropy", {"label": label, "soft_label": soft_label})
     cost = call("cross_entropy", input, label, soft_label, ignore_index)
     # The core's op gives a column; the shape of the labels says which of both the script has.
     return cost if len(label.shape) == len(input.shape) else call("squeeze", cost, [-1])

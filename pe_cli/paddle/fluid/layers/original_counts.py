@@ -23,7 +23,7 @@ LENGTHS: Counts = {"shape": 1, "sequence_mask": 1, "transpose": 1}
 KEPT_STATE: Counts = {"elementwise_mul": 2, "tmp": 2}
 #: The first `step_input` of a DynamicRNN, and what goes on from round to round.
 RANKED: Counts = {
-    "lod_rank_table": 1, "dynamic_rnn_max_seq_len": 1, "zero_idx": 1, "fill_constant": 1, "increment": 1, "less_than": 1,
+    "lod_rank_table": 1, "dynamic_rnn_max_seq_len": 1, "fill_constant": 1, "increment": 1, "less_than": 1,
 }  # fmt: skip
 #: Where a BeamSearchDecoder begins, apart from its states.
 BEAMS_BEGIN: Counts = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pe_cli.paddle.fluid.framework import as_dtype
 from pe_cli.paddle.fluid.naming import PREFIX, Naming
 from pe_cli.program.ir import Variable
 
@@ -97,7 +98,9 @@ def _numbers(key: str, *names: str) -> Callable[[Given], Naming]:
 
     def naming(given: Given) -> Naming:
         count = sum(name in given and not isinstance(given[name], Variable) for name in names)
-        return Naming(key, before={"fill_constant": count})
+        # Variables of another element type are cast to that of the range.
+        others = [given[name] for name in names if isinstance(given.get(name), Variable)] if key == "range" else []
+        return Naming(key, before={"fill_constant": count, "cast": sum(v.dtype != as_dtype(given["dtype"]) for v in others)})
 
     return naming
 

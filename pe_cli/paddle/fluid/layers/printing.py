@@ -11,7 +11,7 @@ from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.naming import apart, rename
+from pe_cli.paddle.fluid.naming import apart, rename, temporary
 from pe_cli.program.ir import Variable
 
 
@@ -127,7 +127,7 @@ def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     name = LayerHelper(f"print_{input.name}").name
     with apart("print"):
         out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
-    rename(out.block, out, f"{name}.tmp_0")
+    rename(out.block, out, temporary(name))
     facts = print_tensor_name, print_tensor_type, print_tensor_shape
     shown = Printed(out.name, input.name, message or "", first_n, summarize, facts)
     # The gradient's phase has no place here: what runs backward is appended later.

@@ -18,7 +18,7 @@ from pe_cli.paddle.fluid.layers.ops import less_equal
 from pe_cli.paddle.fluid.layers.original_counts import KEPT_STATE, LENGTHS
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.utils import flatten, like
-from pe_cli.paddle.fluid.naming import apart, rename, use
+from pe_cli.paddle.fluid.naming import apart, rename, temporary, use
 from pe_cli.program.ir import Variable
 
 
@@ -50,7 +50,7 @@ class StaticRNN:
             self._found, _ = self._loop.close()
         use({"_generated_var": 1})
         for i, out in enumerate(self._found):
-            rename(out.block, out, f"{self._prefix}.tmp_{i}")
+            rename(out.block, out, temporary(self._prefix, i))
 
     @property
     def _now(self) -> Scan:
@@ -179,7 +179,8 @@ def rnn(
     use({"_generated_var": 1})
     for i, v in enumerate((*outs, *finals)):
         reverse = is_reverse and i < len(outs)
-        name = f"{unique_name.generate('reverse')}.tmp_0" if reverse else f"{prefix}.tmp_{i}" + ("_slice_0" if i >= len(outs) else "")
+        last = f"{temporary(prefix, i)}_slice_0" if i >= len(outs) else temporary(prefix, i)
+        name = temporary(unique_name.generate("reverse")) if reverse else last
         rename(v.block, v, name)
     found = [x if time_major else _swapped(x) for x in outs]
     # `scan` hands back flat lists: only the cell has said how its outputs are nested.
