@@ -51,7 +51,11 @@ def erase(node: Node) -> Value:
 
 @form("SplitToSequence")
 def split(node: Node) -> Value:
-    """Return parts of a value along an axis, or places along it where nothing says how large they are."""
+    """Return parts of a value along an axis, or places along it where nothing says how large they are.
+
+    Raises:
+        Unimportable: the size of the axis is not known, or the sizes of parts do not add up to it.
+    """
     axis = node.axis(0)
     size, keeps = node.shape(0)[axis], bool(node.attr("keepdims", 1))
     if not isinstance(size, int):
@@ -87,6 +91,11 @@ def _sizes(node: Node, size: int) -> list[int]:
 
 @form("ConcatFromSequence")
 def join(node: Node) -> Value:
+    """Set the items of a sequence one behind the other, along an axis of theirs or a new one.
+
+    Raises:
+        Unimportable: there are none, or they have several numbers of axes.
+    """
     items = _items(node)
     if not items:
         raise Unimportable("it joins no values")
