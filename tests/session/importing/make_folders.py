@@ -491,6 +491,14 @@ def convnext_timm() -> None:
     write("convnext_timm", named(model, CONVNEXT), {"image": pictures(3, 32), "label": labels(3)}, scored)
 
 
+def convnext_timm_small() -> None:
+    """The small ones of timm have convolutions in the place of products."""
+    from timm.models.convnext import ConvNeXt
+
+    model = ConvNeXt(num_classes=3, depths=(1, 1, 2, 1), dims=(4, 4, 6, 8), conv_mlp=True)
+    write("convnext_timm_small", named(model, CONVNEXT), {"image": pictures(3, 32), "label": labels(3)}, scored)
+
+
 def convnext_torchvision() -> None:
     from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 
@@ -539,6 +547,7 @@ FOLDERS = {
     "efficientnet": efficientnet, "efficientnet_timm": efficientnet_timm, "efficientnet_torchvision": efficientnet_torchvision,
     "efficientnet_tf_timm": efficientnet_tf_timm,
     "mobilenet_v2_timm": mobilenet_v2_timm, "mobilenet_v2_torchvision": mobilenet_v2_torchvision, "convnext_timm": convnext_timm,
+    "convnext_timm_small": convnext_timm_small,
     "mobilenet_v3_timm": mobilenet_v3_timm, "mobilenet_v3_tf_timm": mobilenet_v3_tf_timm,
     "mobilenet_v3_torchvision": mobilenet_v3_torchvision,
     "convnext_torchvision": convnext_torchvision, "whisper": whisper, "whisper_encoder": whisper_encoder,

@@ -277,3 +277,25 @@ def test_factors_of_one_and_biases_of_nothing_in_nodes_are_no_parameters(tmp_pat
     conv = next(layer for layer in made.layers.values() if layer["type"] == "conv2d")
     assert [norm[name]["trainable"] for name in ("param_attr", "bias_attr")] == [False, False]
     assert (conv["param_attr"], conv["bias_attr"]) == ({"name": "k"}, False)
+
+
+def test_values_that_a_file_has_in_nodes_alone_are_parameters(tmp_path: Path) -> None:
+    """As Paddle2ONNX writes a network: also what is added beside a product is trained, and parameters are called as in the network."""
+    model = graph("(float[N, 4] x) => (float[N, 4] y) { w = Constant() b = Constant() h = MatMul(x, w) r = Relu(h) y = Add(r, b) }")
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(W, "")))
+    model.graph.node[1].attribute.append(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(V[0], "")))
+    made, found = stepped(model, tmp_path)
+    assert made.arrays.keys() == {"w", "b"}
+    a = X @ W
+    d = slope(np.maximum(a, 0) + V[0])
+    w, b = W - RATE * X.T @ (d * (a > 0)), V[0] - RATE * d.sum(0)
+    np.testing.assert_allclose(found, np.maximum(X @ w, 0) + b, rtol=1e-5, atol=1e-6)
+
+
+def test_values_that_pytorch_has_in_nodes_are_none_and_told(tmp_path: Path) -> None:
+    model = graph("(float[N, 4] x) => (float[N, 4] y) { w = Constant() h = MatMul(x, w) y = MatMul(h, v) }", v=V)
+    model.producer_name = "pytorch"
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(W, "")))
+    made = imported(model, tmp_path)
+    assert sum("'trainable': False" in str(layer) for layer in made.layers.values()) == 1
+    assert "'h.weight' stand in nodes and are not trained: without `trainable: false` in model.yaml they are" in made.notes

@@ -39,7 +39,7 @@ class _Rule:
         module: whether it is about all tensors of a module.
         shift: what is added to the numbers of theirs; nothing for none.
         insert: where the parameter has axes of size 1 that the tensor lacks; none for nowhere.
-        flat: the parameter has one axis, and the tensor others of size 1 besides.
+        flat: the tensor may have axes of size 1 behind those of the parameter.
     """
 
     theirs: str
@@ -270,8 +270,8 @@ def _laid_out(value: Array, rule: _Rule, ours: Reading, shape: Sequence[int]) ->
     """Return a tensor with its axes as the model has them; None where it has another shape."""
     if rule.insert and value.ndim > 1:
         value = np.expand_dims(value, rule.insert)
-    if rule.flat and max(value.shape, default=1) == value.size:
-        value = value.reshape(-1)
+    if rule.flat and set(value.shape[len(shape) :]) <= {1}:
+        value = value.reshape(value.shape[: len(shape)])
     made: Array | None = value
     if rule.layout and value.ndim > 1:
         made = turned(value, LAYOUTS[rule.layout], ours, tuple(shape)) if ours else value

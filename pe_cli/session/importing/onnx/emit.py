@@ -49,6 +49,7 @@ class Emitter:
         arrays: values of parameters.
         notes: remarks for users, in order, each once.
         fixed: values that the file says to be no parameters, though layers have them as such.
+        constants: those of them that stand in nodes, where PyTorch keeps no parameters; as the keys of a mapping, in order.
     """
 
     def __init__(self, name: str, from_torch: bool = False, training: bool = False) -> None:
@@ -60,6 +61,7 @@ class Emitter:
         self.arrays: dict[str, Array] = {}
         self.notes: dict[str, None] = {}
         self.fixed: set[str] = set()
+        self.constants: dict[str, None] = {}
         self.dims: dict[str, tuple[Size, ...]] = {}
         self._parameters: dict[tuple[str, str], Value] = {}
         self._made: dict[str, Variable] = {}

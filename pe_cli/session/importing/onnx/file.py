@@ -179,6 +179,32 @@ def _check_functions(path: Path, model: Any) -> None:
     counted(model.graph.node, ())
 
 
+def with_initializers(model: Any) -> Any:
+    """Return a model whose values are initializers, of one that has them all in nodes, as Paddle2ONNX writes it; any other as it is.
+
+    PyTorch's exporter keeps parameters as initializers, and what it has in nodes is none.
+    """
+    from onnx import TensorProto
+
+    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    if model.producer_name == "pytorch" or any(tensor.data_type in floats and list(tensor.dims) for tensor in model.graph.initializer):
+        return model
+    made = type(model)()
+    made.CopyFrom(model)
+    held = {tensor.name for tensor in made.graph.initializer}
+    for node in list(made.graph.node):
+        tensor = next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
+        name = node.output[0] if len(node.output) == 1 else ""
+        if _kind(node) != ("", "Constant") or tensor is None or not name or name in held:
+            continue
+        if tensor.data_type in floats and any(size > 1 for size in tensor.dims):
+            kept = made.graph.initializer.add()
+            kept.CopyFrom(tensor)
+            kept.name = name
+            made.graph.node.remove(node)
+    return made
+
+
 def fed(model: Any) -> list[Any]:
     """Return the inputs of a graph that are no initializers."""
     held = {tensor.name for tensor in model.graph.initializer}

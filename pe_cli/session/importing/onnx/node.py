@@ -180,6 +180,8 @@ class Node:
         # Factors of 1 and biases of 0 in the nodes of a graph stand for none. PyTorch keeps all of its parameters as initializers.
         if value.initializer is None and value.later is None and (self.emitter.from_torch or is_filled(made)):
             self.emitter.fixed.add(name)
+            if not is_filled(made):
+                self.emitter.constants.setdefault(name)
         return made, name
 
     # --- what it becomes ----------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def read(wish: ImportWish) -> ImportedModel:
     Raises:
         PeError: see `pe_cli.session.importing.define.read_model`.
     """
-    return import_model(graph_inputs.as_wished(onnx_file.load(wish.source), wish), wish)
+    return import_model(graph_inputs.as_wished(onnx_file.with_initializers(onnx_file.load(wish.source)), wish), wish)
 
 
 def import_model(model: Any, wish: ImportWish) -> ImportedModel:
@@ -325,6 +325,10 @@ class _Graph:
         metadata = self._metadata()
         notes = list(self.emitter.notes)
         notes += graph_inputs.notes(self.model, self.axes)
+        if self.emitter.constants:
+            first, *more = self.emitter.constants
+            called = f"'{first}'" + (f" and {len(more)} more" if more else "")
+            notes.append(f"{called} stand in nodes and are not trained: without `trainable: false` in model.yaml they are")
         notes += [f"left out: {failure.message.removeprefix(f'{self.path}: ')}" for failure in self.failures]
         comments = {name: described(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
         return ImportedModel(

@@ -54,7 +54,7 @@ def split(node: Node) -> Value:
     """Return parts of a value along an axis, or places along it where nothing says how large they are.
 
     Raises:
-        Unimportable: the axis has no known size.
+        Unimportable: the size of the axis is not known, or the sizes of parts do not add up to it.
     """
     axis = node.axis(0)
     size, keeps = node.shape(0)[axis], bool(node.attr("keepdims", 1))
@@ -91,6 +91,11 @@ def _sizes(node: Node, size: int) -> list[int]:
 
 @form("ConcatFromSequence")
 def join(node: Node) -> Value:
+    """Set the items of a sequence one behind the other, along an axis of theirs or a new one.
+
+    Raises:
+        Unimportable: there are none, or they have several numbers of axes.
+    """
     items = _items(node)
     if not items:
         raise Unimportable("it joins no values")
