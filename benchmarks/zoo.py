@@ -77,8 +77,7 @@ class _Case:
         self.executor = fluid.Executor(fluid.CPUPlace())
         for each in startup if isinstance(startup, list) else [startup]:
             self.executor.run(each)
-        if self.built.get("loader") is not None:
-            raise SystemExit("it is fed by a loader")
+        self.known = [{v.name for v in program.list_vars()} for program, _ in self.programs]
 
     def feed(self, step, longest=None):
         """What every program is fed in a step: arrays, or arrays with lengths, up to `longest` where it is said."""
@@ -101,11 +100,24 @@ class _Case:
     def step(self, fed):
         """Run every program once and return the seconds that it took."""
         begin = time.perf_counter()
-        for program, fetches in self.programs:
-            known = {v.name for v in program.list_vars()} if len(self.programs) > 1 else None
-            mine = {n: v for n, v in fed.items() if n in known} if known is not None else fed
-            self.executor.run(program, feed=mine, fetch_list=fetches, return_numpy=False)
+        for (program, fetches), known in zip(self.programs, self.known):  # noqa: B905 - Python 3.7 has no strict
+            loader = self.built.get("loader")
+            if loader is not None:
+                self._load(loader, fed)
+                self.executor.run(program, fetch_list=fetches, return_numpy=False)
+                loader.reset()
+                continue
+            self.executor.run(program, feed={n: v for n, v in fed.items() if n in known}, fetch_list=fetches, return_numpy=False)
         return time.perf_counter() - begin
+
+    def _load(self, loader, fed):
+        """Let a loader give one batch."""
+        order = [each if isinstance(each, str) else each.name for each in self.built["feed_order"]]
+        if hasattr(loader, "set_batch_generator"):
+            loader.set_batch_generator(lambda: iter([[fed[n] for n in order]]), places=self.fluid.CPUPlace())
+        else:
+            loader.decorate_tensor_provider(lambda: iter([[fed[n] for n in order]]))
+        loader.start()
 
 
 def _work(folder, name, steps, longest):
@@ -151,15 +163,22 @@ class _Worker:
         return None
 
     def steps(self, kind):
-        """Seconds of a turn of steps."""
-        self.process.stdin.write(kind + "\n")
-        self.process.stdin.flush()
-        return self._answer() or []
+        """Seconds of a turn of steps; none where the process has ended, as its error says then."""
+        try:
+            self.process.stdin.write(kind + "\n")
+            self.process.stdin.flush()
+            said = self._answer()
+        except BrokenPipeError:
+            said = None
+        if said is None:
+            self.error = (self.process.communicate()[1].strip().splitlines() or ["it ended"])[-1]
+        return said or []
 
     def end(self):
         """End the process."""
         self.process.kill()
-        self.process.communicate()
+        if self.error is None:
+            self.process.communicate()
 
 
 def _row(name, agrees, workers, turns):
@@ -175,7 +194,10 @@ def _row(name, agrees, workers, turns):
         seconds = [[], []]
         for _ in range(turns):
             for mine, worker in zip(seconds, workers):  # noqa: B905 - Python 3.7 has no strict
-                mine += worker.steps(kind)
+                mine += worker.steps(kind) if worker.error is None else []
+        if not all(seconds):
+            cells += [next(each.error for each in workers if each.error)[:120].replace("|", "/"), "", ""]
+            break
         middle = [statistics.median(each) * 1000 for each in seconds]
         cells += [f"{each:.3g}" for each in middle] + [f"{middle[0] / middle[1]:.2g}"]
     return f"| {' | '.join(cells)} |"
