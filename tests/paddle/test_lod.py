@@ -216,3 +216,30 @@ def test_lengths_that_do_not_add_up_are_no_feed():
     tensor = fluid.LoDTensor(np.zeros((3, 2), "float32"), [[1, 1]])
     with pytest.raises(ValueError, match=r"has 3 rows, but lengths \[\[1, 1\]\]"):
         fluid.Executor(CPU).run(feed={"x": tensor}, fetch_list=[fluid.layers.sequence_pool(x, "sum")])
+
+
+@pytest.mark.parametrize("of", ["alone", "of a scope"])
+def test_elements_and_sizes_by_the_names_below_those_of_the_pages(of):
+    """As 1.8.5 answers; the zoo's evaluation of SSR reads its accuracy by `_get_float_element`."""
+    tensor = fluid.LoDTensor() if of == "alone" else fluid.Scope().var("v").get_tensor()
+    assert tensor._get_dims() == [0]
+    tensor._set_dims([2, 2])
+    tensor._alloc_float(fluid.CPUPlace())
+    np.testing.assert_array_equal(np.array(tensor), np.zeros((2, 2), "float32"))
+    tensor.set(np.arange(6, dtype="float32").reshape(2, 3), fluid.CPUPlace())
+    assert tensor._get_float_element(4) == 4.0
+    tensor._set_float_element(1, 7.5)
+    tensor._set_dims([3, 2])
+    np.testing.assert_array_equal(np.array(tensor), [[0, 7.5], [2, 3], [4, 5]])
+    assert tensor._get_dims() == tensor.shape() == [3, 2]
+    copied = tensor._copy(fluid.CPUPlace())
+    tensor._set_float_element(0, 9.0)
+    assert (copied._get_float_element(0), tensor._get_float_element(0)) == (0.0, 9.0)
+    with pytest.raises(RuntimeError, match="no element 9 of 6"):
+        tensor._get_float_element(9)
+    with pytest.raises(RuntimeError, match="are float32, and not float64"):
+        tensor._get_double_element(1)
+    with pytest.raises(RuntimeError, match="6 elements cannot have the sizes"):
+        tensor._set_dims([4, 2])
+    tensor._clear()
+    assert not tensor._is_initialized()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 
 Lengths = list[list[int]]
 
@@ -29,6 +30,7 @@ class LoDTensor:
     def __init__(self, array: Any = None, lengths: Sequence[Sequence[int]] = ()) -> None:
         self._array = None if array is None else np.asarray(array)
         self._offsets = to_offsets(lengths)
+        self._dims: tuple[int, ...] = (0,)
 
     def set(self, array: Any, place: Any = None) -> None:
         """Take a copy of an array."""
@@ -53,6 +55,64 @@ class LoDTensor:
 
     def _dtype(self) -> str:
         return str(self._value().dtype)
+
+    # What scripts call of the original's tensors below its documented names.
+
+    def _get_dims(self) -> list[int]:
+        return self.shape() if self._is_initialized() else [*self._dims]
+
+    def _set_dims(self, dims: Sequence[int]) -> None:
+        sizes = [int(size) for size in dims]
+        if self._is_initialized():
+            value = self._value()
+            if math.prod(sizes) != value.size:
+                raise EnforceNotMet(f"{value.size} elements cannot have the sizes {sizes}", hint="set takes an array of other sizes")
+            self.set(value.reshape(sizes))
+        self._dims = tuple(sizes)
+
+    def _alloc(self, dtype: str) -> None:
+        self.set(np.zeros(self._get_dims(), dtype))
+
+    def _alloc_float(self, place: Any = None) -> None:
+        self._alloc("float32")
+
+    def _alloc_double(self, place: Any = None) -> None:
+        self._alloc("float64")
+
+    def _alloc_int(self, place: Any = None) -> None:
+        self._alloc("int32")
+
+    def _elements(self, dtype: str, at: int) -> np.ndarray[Any, Any]:
+        """Return a copy of the elements in a row, which have a type and reach to a place."""
+        value = np.array(self._value())
+        if value.dtype != dtype:
+            raise EnforceNotMet(f"the elements are {value.dtype}, and not {dtype}")
+        if not 0 <= at < value.size:
+            raise EnforceNotMet(f"there is no element {at} of {value.size}")
+        return value.reshape(-1)
+
+    def _put(self, dtype: str, at: int, number: float) -> None:
+        elements = self._elements(dtype, at)
+        elements[at] = number
+        self.set(elements.reshape(self.shape()))
+
+    def _get_float_element(self, at: int) -> float:
+        return float(self._elements("float32", at)[at])
+
+    def _get_double_element(self, at: int) -> float:
+        return float(self._elements("float64", at)[at])
+
+    def _set_float_element(self, at: int, number: float) -> None:
+        self._put("float32", at, number)
+
+    def _set_double_element(self, at: int, number: float) -> None:
+        self._put("float64", at, number)
+
+    def _copy(self, place: Any = None) -> LoDTensor:
+        return LoDTensor(np.array(self._value()), self.recursive_sequence_lengths())
+
+    def _clear(self) -> None:
+        self._array = None
 
     def lod(self) -> Lengths:
         """Return the offsets of every level."""

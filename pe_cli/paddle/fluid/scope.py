@@ -44,6 +44,9 @@ class ScopeTensor(LoDTensor):
     def _is_initialized(self) -> bool:
         return self._scope.has_value(self._name)
 
+    def _clear(self) -> None:
+        self._scope.erase([self._name])
+
 
 class ScopeVariable:
     """A variable of a scope."""
