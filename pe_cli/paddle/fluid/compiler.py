@@ -136,7 +136,7 @@ def _peers(build: BuildStrategy) -> Summing | None:
 
 
 def loss_of(program: Program, loss: Any) -> str | None:
-    """Return the name of the loss.
+    """Return the name of the loss: that where gradients start, whatever variable is named, as scripts name one that it is made of.
 
     Raises:
         FluidValueError: it is missing though the program has gradient ops, or unknown; a ValueError.
@@ -153,7 +153,8 @@ def loss_of(program: Program, loss: Any) -> str | None:
     if not isinstance(name, str) or name not in known:
         raise FluidValueError(f"loss_name: there is no variable {name!r}", hint=did_you_mean(str(name), known))
     if starts and name not in starts:
-        raise FluidValueError(f"loss_name is '{name}', but the program's gradients start at '{starts[0]}'")
+        warnings.warn(f"loss_name is '{name}', but the program's gradients start at '{starts[0]}', which is taken", stacklevel=3)
+        return starts[0]
     return name
 
 
