@@ -36,6 +36,31 @@ def test_an_op_that_cannot_take_the_sizes_says_what_was_declared(exe):
         exe.run(feed={"x": np.zeros((2, 5), "float32")}, fetch_list=[out])
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_each_device_takes_other_numbers_of_axes(exe, devices):
+    """As the zoo's ELMo feeds its first states as a row, and later ones as what was fetched."""
+    x, state = fluid.layers.data("x", [4]), fluid.layers.data("state", [1])
+    made = fluid.layers.elementwise_add(fluid.layers.fc(x, 3, param_attr="w", bias_attr=False), fluid.layers.reshape(state, [-1, 3]))
+    loss = fluid.layers.mean(made)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    start = np.array(fluid.global_scope().find_var("w").get_tensor())
+    places = [fluid.CPUPlace()] * devices
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss.name, places=places)
+    rng = np.random.default_rng(0)
+    for shape in ((6,), (2, 1, 3), (6, 1)):
+        feeds = [{"x": rng.random((2, 4), "float32"), "state": rng.random(shape, "float32")} for _ in places]
+        found = exe.run(program, feeds, [made], return_merged=False)[0]
+        for each, given in zip(found, feeds, strict=True):
+            np.testing.assert_allclose(each, given["x"] @ start + given["state"].reshape(2, 3), rtol=1e-5)
+        start = start - 0.1 * np.concatenate([given["x"] for given in feeds]).mean(0)[:, None] / 3
+        np.testing.assert_allclose(np.array(fluid.global_scope().find_var("w").get_tensor()), start, rtol=1e-5)
+    if devices > 1:
+        feeds[1]["state"] = np.zeros((3, 2), "float32")
+        with pytest.raises(FluidValueError, match=r"feed 'state' should be float32\[batch, 1\], got \[3, 2\]"):
+            exe.run(program, feeds, [made])
+
+
 def test_fluid_data_takes_what_it_declares(exe):
     out = fluid.layers.relu(fluid.data("x", [-1, 2]))
     with pytest.raises(FluidValueError, match="should be"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import feeding, run_step
+from pe_cli.paddle.fluid.feed_shapes import fitted
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import CUDAPlace, core_places, cpu_places, cuda_places
 from pe_cli.paddle.fluid.prepared import Setting
@@ -83,7 +84,10 @@ class DataParallel:
         # A program without gradients may be fed fewer samples than there are devices; a training step may not, since its gradients are
         # divided by all.
         partial = not run_step.has_backward(self.program)
-        parts = feeding.parts_of(self._fed_program(), self._given(feed), len(self.places), partial=partial)
+        given = self._given(feed)
+        program = self._fitted(given)
+        declared = program if program is not self.program else self._fed_program()
+        parts = feeding.parts_of(declared, given, len(self.places), partial=partial)
         wanted = run_step.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
         fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
@@ -93,13 +97,22 @@ class DataParallel:
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
                 # num_iteration_per_run repeats the step with the same feed; the values of the last one are fetched.
-                values = run_step.run(self.program, scope, fed, parts, run_step.names_of(wanted), plain=return_numpy)
+                values = run_step.run(program, scope, fed, parts, run_step.names_of(wanted), plain=return_numpy)
         self.has_run = True
         return run_step.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
 
     def _given(self, feed: Any) -> Any:
         """Return what is fed: the next batch of the program's readers where the caller gives none."""
         return next_feed(self.program) if feed is None or (isinstance(feed, dict) and not feed) else feed
+
+    def _fitted(self, feed: Any) -> Program:
+        """Return the program with the types that follow from what each device is fed, where variables take any sizes."""
+        feeds = feed if isinstance(feed, (list, tuple)) else [feed] if len(self.places) == 1 else []
+        if not feeds or not all(isinstance(each, Mapping) for each in feeds) or self.setting.build.gradient_scale_strategy == "Customized":
+            return self.program
+        made = fitted(self.program, feeds[0])
+        # One program is for all devices: those that are fed other sizes are told what it declares.
+        return made if all(fitted(self.program, each) is made for each in feeds[1:]) else self.program
 
     def _fed_program(self) -> Program:
         """Return the program that says what is fed: with a customized scale the loss's gradient is."""
