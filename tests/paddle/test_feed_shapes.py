@@ -91,3 +91,24 @@ def test_full_takes_a_bool_and_a_variable_that_is_known(exe):
     yes, twos = exe.run(fetch_list=fetches)
     assert yes.tolist() == [[True], [True]]
     assert twos.tolist() == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_result_that_a_script_makes_persistable_is_in_the_scope_and_saved(exe, parallel, tmp_path):
+    """As `last_hidden.persistable = True` of the zoo's language models, whose sizes follow from the batch."""
+    x = fluid.layers.data("x", [3])
+    hidden = fluid.layers.fc(x, 2)
+    hidden.persistable = True
+    loss = fluid.layers.mean(hidden)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    program = fluid.default_main_program()
+    if parallel:
+        program = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=[fluid.CPUPlace()])
+    for rows in (4, 2):
+        (found,) = exe.run(program, feed={"x": np.ones((rows, 3), "float32")}, fetch_list=[hidden])
+        np.testing.assert_array_equal(np.array(fluid.global_scope().find_var(hidden.name).get_tensor()), found)
+        exe.run(program, feed={"x": np.ones((rows + 1, 3), "float32")}, fetch_list=[loss])
+        assert fluid.global_scope().find_var(hidden.name).get_tensor().shape() == [rows + 1, 2]
+    fluid.io.save_persistables(exe, str(tmp_path))
+    assert hidden.name in {path.name for path in tmp_path.iterdir()}

@@ -110,6 +110,8 @@ def run(
     step = Step([feeding.samples_of(program, part) for part in parts], plain=frozenset(wanted if plain else ()))
     levels = feeding.levels_of(given)
     cut = _cut(program, levels)
+    open_ = [] if cut else _kept_open(program)
+    fetches = list(dict.fromkeys([*fetches, *open_]))
     try:
         found = _run_parts(cut, root, setting, given, fetches, step) if cut else _run_once(program, root, setting, given, fetches, step)
     except StateVaries:
@@ -119,10 +121,30 @@ def run(
             raise
         found = _run_parts(cut, root, setting, given, fetches, step)
     values = [{name: tensor_of(v) for name, v in each.items()} for each in found]
+    for name in open_:
+        root.write(name, values[0][name].array)
     for each in shown:
         each.count += 1
         each.look([merged([np.asarray(v[name]) for v in values]) for name in each.names])
     return [{name: v[name] for name in wanted} for v in values]
+
+
+#: Program -> its version, and the results that live on with sizes that follow from the batch.
+_OPEN: WeakKeyDictionary[Program, tuple[int, list[str]]] = WeakKeyDictionary()
+
+
+def _kept_open(program: Program) -> list[str]:
+    """Return the results that a script has made persistable, as `last_hidden.persistable = True` does, whose sizes a step tells.
+
+    They have no place in the store, which is laid out before; the scope has those of the first device.
+    """
+    version = version_of(program)
+    if program not in _OPEN or _OPEN[program][0] != version:
+        block = program.global_block()
+        written = dict.fromkeys(name for op in block.ops for name in op.output_names())
+        found = [name for name in written if name in block.vars and block.vars[name].persistable and not block.vars[name].type.known]
+        _OPEN[program] = version, found
+    return _OPEN[program][1]
 
 
 @dataclass(frozen=True)
