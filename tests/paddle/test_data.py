@@ -362,3 +362,20 @@ def test_what_cannot_act_is_said_when_files_are_read(clicks):
     clicks.set_hdfs_config("hdfs://host:9000", "name,password")
     with pytest.raises(NotImplementedError, match=r"set_hdfs_config cannot act here.*mount the file system"):
         clicks.load_into_memory()
+
+
+def test_what_scripts_print_and_set_around_a_loader():
+    """As the zoo's word2vec does: the size of the loader's queue, and an option of 1.8 that chose between two executors."""
+    x = fluid.data("x", [None, 2])
+    loader = fluid.io.DataLoader.from_generator([x], capacity=4, iterable=False)
+    assert (loader.queue.size(), loader.queue.capacity(), loader.queue.is_closed()) == (0, 4, True)
+    loader.set_batch_generator(lambda: iter([[np.ones((3, 2), "float32")]]))
+    loader.start()
+    assert not loader.queue.is_closed()
+    loader.queue.close()
+    assert loader.queue.is_closed()
+    strategy = fluid.ExecutionStrategy()
+    assert strategy.use_experimental_executor is True
+    strategy.use_experimental_executor = False
+    strategy._dry_run = True
+    assert strategy.dry_run is strategy._dry_run is True

@@ -76,6 +76,36 @@ def next_feed(program: Program) -> dict[str, Any]:
     return out
 
 
+class ReadyBatches:
+    """The batches of a reader that are there before anybody asks for them: none, as each is read when a step asks for it.
+
+    Args:
+        reader: of which.
+        most: its capacity.
+    """
+
+    def __init__(self, reader: GeneratorLoader, most: int) -> None:
+        self._reader, self._most = reader, most
+
+    def size(self) -> int:
+        """Return how many are there, as scripts print them."""
+        return 0
+
+    def capacity(self) -> int:
+        """Return the reader's capacity."""
+        return self._most
+
+    def is_closed(self) -> bool:
+        """Return whether the reader feeds nothing."""
+        return self._reader.stopped
+
+    def close(self) -> None:
+        """Stop feeding the program."""
+        self._reader.reset()
+
+    kill = close
+
+
 class GeneratorLoader:
     """Feeds variables from a generator.
 
@@ -85,6 +115,9 @@ class GeneratorLoader:
         iterable: the script loops over it; otherwise the executor takes batches after `start`.
         return_list: the script gets lists instead of dicts.
         drop_last: leave out a last batch that is shorter.
+
+    Attributes:
+        queue: of batches that are ready.
     """
 
     def __init__(
@@ -96,6 +129,7 @@ class GeneratorLoader:
         return_list: bool = False,
         drop_last: bool = True,
     ) -> None:
+        self.queue = ReadyBatches(self, capacity or 0)
         self.feed_list = list(feed_list or [])
         self.iterable, self.return_list, self.drop_last = iterable, return_list, drop_last
         self._batches: Callable[[], Iterable[Any]] | None = None
@@ -158,6 +192,11 @@ class GeneratorLoader:
     def reset(self) -> None:
         """Stop feeding the program."""
         self._running = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it feeds nothing."""
+        return self._running is None
 
     def next_batch(self) -> dict[str, Any]:
         """Return the next batch for the executor.

@@ -90,8 +90,12 @@ EXECUTION: Mapping[str, Option] = {
     "allow_op_delay": Option(False),
     "use_thread_barrier": Option(False),
     "use_cuda": Option(False, "places say it"),
+    "use_experimental_executor": Option(True, "there is one executor"),
     "dry_run": Option(False),
 }
+
+#: Names of 1.8 for others of these.
+ALIASES = {"_dry_run": "dry_run"}
 
 
 class _Strategy:
@@ -108,12 +112,12 @@ class _Strategy:
     def __getattr__(self, name: str) -> Any:
         # By the dictionary: copying and unpickling ask for attributes before `__init__` has run.
         values = self.__dict__.get("_values", {})
-        if name in values:
-            return values[name]
+        if ALIASES.get(name, name) in values:
+            return values[ALIASES.get(name, name)]
         raise AttributeError(f"{type(self).__name__} has no '{name}'. {did_you_mean(name, self.options) or ''}".strip())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kind = type(self).__name__
+        kind, name = type(self).__name__, ALIASES.get(name, name)
         if name not in self.options:
             raise AttributeError(f"{kind} has no '{name}'. {did_you_mean(name, self.options) or ''}".strip())
         if self._frozen:
