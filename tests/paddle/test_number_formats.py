@@ -1,4 +1,4 @@
-"""Formats of a script that `pe run` runs take arrays of one number for numbers, as NumPy did before 2.4."""
+"""Formats, `float` and `int` of a script that `pe run` runs take arrays of one number for numbers, as NumPy did before 2.4."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def run(source, **variables):
         ('text = "%(a)5.1f %(b)s" % {"a": x, "b": x}', "  1.5 [1.5]"),
         ('text = "a %d, " "b %g" % (\n    7,\n    x)', "a 7, b 1.5"),
         ("text = str(7 % 4)", "3"),
+        ("text = f'{float(x)} {int(x.reshape(1, 1))} {float(\"2\")} {int(\"11\", 2)}'", "1.5 1 2.0 3"),
         ('text = "%s" % [x.sum() for _ in ("%f" % x,)]', "[np.float64(1.5)]"),
     ],
 )
@@ -30,7 +31,7 @@ def test_arrays_of_one_number_are_numbers_where_numbers_are_written(source, text
     assert run(source, x=np.array([1.5])) == text
 
 
-@pytest.mark.parametrize("source", ['text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'])
+@pytest.mark.parametrize("source", ["text = float(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'])
 def test_what_is_no_number_stays_an_error_of_its_line(source):
     with pytest.raises(TypeError) as caught:
         run(f"\n{source}", y=np.ones(2))
