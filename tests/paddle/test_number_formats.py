@@ -31,7 +31,10 @@ def test_arrays_of_one_number_are_numbers_where_numbers_are_written(source, text
     assert run(source, x=np.array([1.5])) == text
 
 
-@pytest.mark.parametrize("source", ["text = float(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'])
+@pytest.mark.parametrize(
+    "source",
+    ["text = float(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'],
+)
 def test_what_is_no_number_stays_an_error_of_its_line(source):
     with pytest.raises(TypeError) as caught:
         run(f"\n{source}", y=np.ones(2))
