@@ -114,6 +114,8 @@ def main() -> None:
     parser.add_argument("--fonts", type=Path, default=Path("/usr/share/fonts/truetype/dejavu"))
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
+    if missing := [face for face in FACES if not (options.fonts / f"DejaVu{face}.ttf").is_file()]:
+        parser.error(f"{options.fonts} has no DejaVu{missing[0]}.ttf: apt-get install fonts-dejavu, or say where the faces are by --fonts")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with zipfile.ZipFile(options.wheel) as archive:

@@ -29,11 +29,11 @@ ABSENT = (  # what scripts import for data and pictures, and never call while a 
 
 
 def _stand_in(name):
-    """Put an empty module where `name` cannot be imported; any of its attributes is an object that does nothing."""
+    """Put an empty module where there is none of that name; what scripts call of it while they are imported does nothing."""
     try:
         __import__(name)
         return
-    except Exception:  # noqa: BLE001 - a module of another Python may fail in any way
+    except ImportError:
         module = types.ModuleType(name)
     module.download = module.use = lambda *args, **more: None
     module.COCO = module.COCOeval = object

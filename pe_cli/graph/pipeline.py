@@ -135,7 +135,7 @@ def apply_passes(
     in_segments = any(op.segment for op in program.top_ops)
     runs = passes(strategy, target)
     if any(op.varies for op in program.top_ops):
-        # The others take attributes for those of all devices. A batch that devices do not divide is the last one of an epoch.
+        # Other passes take attributes for those of all devices. Batches that devices do not divide are rare: one per epoch.
         runs = [run for run in runs if getattr(run, "func", run) in (autocast.run, sync_batch_norm.run)]
     for run in (*runs, *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)

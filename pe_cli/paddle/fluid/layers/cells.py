@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -105,7 +106,34 @@ def _first_names(name: str, unit: str) -> str:
     return unique_name.generate(f"{name}/{unit}")
 
 
-class GRUCell(RNNCell):
+class _GatedCell(RNNCell, ABC):
+    """A cell whose weights are made at its first step, when the width of its inputs is known, and shared by all later ones.
+
+    Args:
+        hidden_size: width of a state.
+        param_attr, bias_attr, dtype: of the weights.
+        prefix: of their names.
+    """
+
+    def __init__(self, hidden_size: int, param_attr: Any, bias_attr: Any, dtype: str, prefix: str) -> None:
+        self.hidden_size = hidden_size
+        self._facts = param_attr, bias_attr, dtype
+        self._prefix = prefix
+        self._weights: Any = None
+
+    def _made(self, width: int) -> Any:
+        """Return the weights for inputs of a width."""
+        if self._weights is None or _gone(self._weights):
+            with plainly():
+                self._weights = self._parameters(width + self.hidden_size)
+        return self._weights
+
+    @abstractmethod
+    def _parameters(self, rows: int) -> Any:
+        """Make the weights, which have so many rows."""
+
+
+class GRUCell(_GatedCell):
     """h' = u h + (1 - u) tanh(W [r h, x] + b), with gates r, u = sigmoid(W [x, h] + b).
 
     Args:
@@ -123,29 +151,21 @@ class GRUCell(RNNCell):
         dtype: str = "float32",
         name: str = "GRUCell",
     ) -> None:
-        self.hidden_size = hidden_size
-        self._facts = param_attr, bias_attr, dtype
-        self._prefix = _first_names(name, "BasicGRUUnit")
+        super().__init__(hidden_size, param_attr, bias_attr, dtype, _first_names(name, "BasicGRUUnit"))
         self._gate = gate_activation or (lambda v: call("sigmoid", v))
         self._act = activation or (lambda v: call("tanh", v))
-        self._weights: Any = None
 
-    def _made(self, width: int) -> Any:
-        # Weights are made once, at the first step, when the width of the inputs is known; later steps share them.
-        if self._weights is None or _gone(self._weights):
-            param, bias, dtype = self._facts
-            helper = LayerHelper("gru_cell", self._prefix)
-            size = self.hidden_size
-            parts = (("gate", 2 * size), ("candidate", size))
-            weights = [helper.parameter(_suffixed(param, what), [width + size, columns], dtype) for what, columns in parts]
-            biases = [helper.parameter(_suffixed(bias, what), [columns], dtype, is_bias=True) for what, columns in parts]
-            self._weights = tuple(zip(weights, biases, strict=True))
-        return self._weights
+    def _parameters(self, rows: int) -> Any:
+        param, bias, dtype = self._facts
+        helper = LayerHelper("gru_cell", self._prefix)
+        parts = (("gate", 2 * self.hidden_size), ("candidate", self.hidden_size))
+        weights = [helper.parameter(_suffixed(param, what), [rows, columns], dtype) for what, columns in parts]
+        biases = [helper.parameter(_suffixed(bias, what), [columns], dtype, is_bias=True) for what, columns in parts]
+        return tuple(zip(weights, biases, strict=True))
 
     def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
         """Append one step."""
-        with plainly():
-            gates, candidate = self._made(inputs.shape[-1])
+        gates, candidate = self._made(inputs.shape[-1])
         with apart("gru_cell"):
             joined = _linear([inputs, states], *gates)
             with plainly():
@@ -166,7 +186,7 @@ def _linear(parts: list[Any], weight: Variable, bias: Variable) -> Any:
     return call("elementwise_add", call("matmul", call("concat", parts, 1), weight), bias)
 
 
-class LSTMCell(RNNCell):
+class LSTMCell(_GatedCell):
     """c' = c sigmoid(f + forget_bias) + sigmoid(i) tanh(j), h' = sigmoid(o) tanh(c'), i, j, f, o = W [x, h] + b."""
 
     def __init__(
@@ -180,33 +200,29 @@ class LSTMCell(RNNCell):
         dtype: str = "float32",
         name: str = "LSTMCell",
     ) -> None:
-        self.hidden_size = hidden_size
-        self._facts = param_attr, bias_attr, dtype
-        self._prefix = _first_names(name, "BasicLSTMUnit")
+        super().__init__(hidden_size, param_attr, bias_attr, dtype, _first_names(name, "BasicLSTMUnit"))
         use({"fill_constant": 1})  # the original keeps forget_bias in a variable
         if gate_activation is not None or activation is not None:
             words = "fluid.layers.LSTMCell: gate_activation and activation have no effect, as in the original: it takes sigmoid and tanh"
             warnings.warn(words, stacklevel=2)
         self._forget = forget_bias
-        self._weights: Any = None
 
     @property
     def state_shape(self) -> Any:
         """Sizes of h and c without the batch axis."""
         return [[self.hidden_size], [self.hidden_size]]
 
+    def _parameters(self, rows: int) -> Any:
+        param, bias, dtype = self._facts
+        helper, columns = LayerHelper("lstm_cell", self._prefix), 4 * self.hidden_size
+        return helper.parameter(param, [rows, columns], dtype), helper.parameter(bias, [columns], dtype, is_bias=True)
+
     def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
         """Append one step."""
         hidden, cell = states
-        if self._weights is None or _gone(self._weights):
-            param, bias, dtype = self._facts
-            helper = LayerHelper("lstm_cell", self._prefix)
-            rows = inputs.shape[-1] + self.hidden_size
-            with plainly():
-                weight = helper.parameter(param, [rows, 4 * self.hidden_size], dtype)
-                self._weights = weight, helper.parameter(bias, [4 * self.hidden_size], dtype, is_bias=True)
+        weights = self._made(inputs.shape[-1])
         with apart("lstm_cell"):
-            gates = _linear([inputs, hidden], *self._weights)
+            gates = _linear([inputs, hidden], *weights)
             # The op calls g what is j here: the candidate.
             facts = {"forget_bias": self._forget, "order": "igfo"}
             new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
