@@ -9,9 +9,9 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """Give a test its own default programs, scope and names."""
+    """Give each test its own default programs, scope and names, whatever ran before it in its process."""
     programs = fluid.Program(), fluid.Program()
     with fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()), fluid.program_guard(*programs):
         yield

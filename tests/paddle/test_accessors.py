@@ -9,12 +9,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
-
-
 def run(*fetched, **feed):
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())

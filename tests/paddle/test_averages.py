@@ -8,8 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def weight(steps=1):
     """Append a network of one weight with SGD; return its executor's feeds."""

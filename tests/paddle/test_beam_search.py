@@ -8,7 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 WORDS, WIDE, UNITS, BEAM, MOST, END = 9, 3, 4, 2, 5, 8
 
 

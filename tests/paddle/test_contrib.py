@@ -9,8 +9,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 L, C = fluid.layers, fluid.contrib
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def fed(name, array):
     v = fluid.data(name, list(array.shape), str(array.dtype))

@@ -15,7 +15,6 @@ from pe_cli.paddle.fluid.contrib.decoder.beam_search_decoder import (
 )
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 WORDS, WIDE, UNITS = 7, 3, 4
 SIZES = ((WORDS, WIDE), (UNITS, UNITS), (WIDE, UNITS), (UNITS, WORDS))
 TABLE, FROM_STATE, FROM_WORD, TO_WORDS = (

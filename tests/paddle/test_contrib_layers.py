@@ -9,8 +9,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import FluidValueError
 
 L, C = fluid.layers, fluid.contrib.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def given(name, values):
     return fluid.ParamAttr(name=name, initializer=fluid.initializer.NumpyArrayInitializer(np.array(values, "float32")))

@@ -8,7 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 C = fluid.contrib.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 LENGTHS = np.array([5, 2, 4], "int64")
 BATCH, STEPS, WIDTH, HIDDEN = 3, 5, 4, 2
 

@@ -163,7 +163,6 @@ def test_a_slot_without_a_name(tmp_path):
         fluid.DataFeedDesc(str(path))
 
 
-@pytest.mark.usefixtures("fresh")
 def test_threads_train_shared_parameters_and_print_what_is_fetched(proto, tmp_path, capfd):
     x = fluid.layers.data("x", [2])
     fluid.layers.data("words", [1], dtype="int64", lod_level=1)
@@ -234,7 +233,6 @@ def test_samples_become_arrays():
         fluid.io.default_collate_fn([("a", 1)])
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_reader_feeds_a_program_until_it_ends():
     loss, executor = trained()
     x = fluid.default_main_program().global_block().var("X")
@@ -249,7 +247,6 @@ def test_a_reader_feeds_a_program_until_it_ends():
         reader.reset()
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_loader_is_looped_over():
     _, executor = trained()
     x = fluid.default_main_program().global_block().var("X")
@@ -258,7 +255,6 @@ def test_a_loader_is_looped_over():
     assert [executor.run(feed=feed, fetch_list=[x])[0].shape for feed in loader()] == [(2, 1), (3, 1)]
 
 
-@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("kind", "last"), [(kind, last) for kind in ("QueueDataset", "InMemoryDataset") for last in (True, False)])
 def test_a_loader_of_a_dataset_drops_a_last_batch_that_is_not_full(kind, last, tmp_path):
     path = tmp_path / "lines"

@@ -8,8 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(fetches, **feed):
     executor = fluid.Executor(fluid.CPUPlace())

@@ -10,8 +10,6 @@ from pe_cli.core.errors import PeError
 from tests.needs import torch
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, **feed):
     executor = fluid.Executor(fluid.CPUPlace())

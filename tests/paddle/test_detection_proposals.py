@@ -9,7 +9,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.ops.detection.generate_mask_labels import polygon_mask
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 RNG = np.random.default_rng(3)
 
 

@@ -11,12 +11,6 @@ from tests.needs import torch
 L = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    with fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard(), fluid.program_guard(fluid.Program(), fluid.Program()):
-        yield
-
-
 def lod(array, lengths, dtype="float32"):
     return fluid.create_lod_tensor(np.asarray(array, dtype), [lengths], fluid.CPUPlace())
 

@@ -12,8 +12,6 @@ from pe_cli.core.errors import PeError
 from pe_cli.paddle.errors import FluidTypeError
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def tensor(value, *lengths):
     made = fluid.LoDTensor()

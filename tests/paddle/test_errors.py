@@ -10,8 +10,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 from tests.paddle.support import regression, rows, trained
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 @pytest.fixture
 def parallel(monkeypatch):

@@ -12,7 +12,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.core.errors import PeError
 from pe_cli.program.serialize import from_json, to_json
 
-pytestmark = pytest.mark.usefixtures("fresh")
 INIT, CLIP, DECAY = fluid.initializer, fluid.clip, fluid.regularizer
 
 

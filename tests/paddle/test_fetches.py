@@ -13,12 +13,6 @@ from pe_cli.paddle.fluid.layers import learning_rate_scheduler
 L = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
-
-
 def test_arrays_of_tensors_are_fetched_as_lists():
     x = fluid.data("x", [None, 2])
     array = L.array_write(L.reduce_sum(x), 1)

@@ -10,8 +10,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import NotThereYet
 from tests.paddle.support import regression, rows, trained
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, **feed):
     return fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=list(fetches))

@@ -11,7 +11,6 @@ import pe_cli.paddle.nn.functional as F
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from tests.needs import torch
 
-pytestmark = pytest.mark.usefixtures("fresh")
 T = torch.nn.functional
 
 

@@ -24,8 +24,6 @@ from pe_cli.paddle.vision import datasets
 from pe_cli.program.serialize import to_dict
 from tests.paddle.support import regression, rows, trained
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 # --- programs as bytes ------------------------------------------------------------------------------------------------
 
 

@@ -90,7 +90,6 @@ def test_on_two_devices(reduce):
         np.testing.assert_allclose(merged[name], expected, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_schedules_go_on_with_every_run():
     loss = network()
     inner = O.SGD(L.exponential_decay(0.1, 1, 0.5))
@@ -102,7 +101,6 @@ def test_schedules_go_on_with_every_run():
     np.testing.assert_allclose(found, [0.1, 0.05, 0.025], rtol=1e-6)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_what_is_refused():
     with pytest.raises(FluidTypeError, match="must be an optimizer"):
         O.GradientMergeOptimizer("SGD")

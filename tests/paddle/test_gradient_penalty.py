@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import pe_cli.paddle.fluid as fluid
 from tests.needs import torch
@@ -11,7 +10,6 @@ from tests.needs import torch
 L = fluid.layers
 
 
-@pytest.mark.usefixtures("fresh")
 def test_the_penalty_and_its_gradients(rng):
     images = rng.standard_normal((3, 2, 6, 6)).astype("float32")
     shapes = {"first": (3, 2, 3, 3), "second": (4, 3, 3, 3), "wide": (4, 5), "last": (5, 1), "channel": (4,), "row": (5,)}

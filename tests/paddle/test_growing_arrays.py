@@ -8,7 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 X = np.float32([[0.0, 0.1, 0.2], [0.3, 0.4, 0.5]])
 
 

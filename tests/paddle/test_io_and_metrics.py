@@ -22,7 +22,6 @@ def values():
     }
 
 
-@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("filename", [None, "all"], ids=["a file each", "one file"])
 def test_persistables_are_saved_and_loaded(tmp_path, filename):
     _, executor = trained()
@@ -34,7 +33,6 @@ def test_persistables_are_saved_and_loaded(tmp_path, filename):
     assert all(np.array_equal(v, before[k]) for k, v in values().items())
 
 
-@pytest.mark.usefixtures("fresh")
 def test_what_cannot_be_loaded(tmp_path):
     _, executor = trained()
     with pytest.raises(ValueError, match="no such file"):
@@ -48,7 +46,6 @@ def test_what_cannot_be_loaded(tmp_path):
             fluid.io.load_params(executor, tmp_path, filename="all")
 
 
-@pytest.mark.usefixtures("fresh")
 def test_an_inference_model_needs_no_training_part(tmp_path):
     x = fluid.layers.data("X", [1])
     out = fluid.layers.fc(x, 3, act="softmax")
@@ -68,7 +65,6 @@ def test_an_inference_model_needs_no_training_part(tmp_path):
     assert np.array_equal(before, after)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_damaged_inference_model(tmp_path):
     _, executor = trained()
     with pytest.raises(ValueError, match="there is no model"):
@@ -78,7 +74,6 @@ def test_a_damaged_inference_model(tmp_path):
         fluid.io.load_inference_model(tmp_path, executor)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_whole_programs_and_paths_of_2x(tmp_path):
     _, executor = trained()
     program = fluid.default_main_program()
@@ -145,7 +140,6 @@ def test_chunks_and_edit_distances():
 # --- profiler, flags, versions --------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("fresh")
 def test_the_profiler_writes_a_table_and_a_trace(tmp_path, capfd):
     _, executor = trained()
     with fluid.profiler.profiler("CPU", "total", str(tmp_path / "profile")):
@@ -175,7 +169,6 @@ def test_flags_and_versions():
         fluid.require_version(1)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_check_nan_inf_names_the_first_op(monkeypatch):
     monkeypatch.delenv("FLAGS_check_nan_inf", raising=False)
     out = fluid.layers.mean(fluid.layers.log(fluid.layers.data("X", [1])))

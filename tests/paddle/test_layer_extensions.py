@@ -11,8 +11,6 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from tests.needs import torch
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, start=False, **feed):
     exe = fluid.Executor(fluid.CPUPlace())

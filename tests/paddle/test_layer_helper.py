@@ -9,8 +9,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.fluid.layer_helper import LayerHelper
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def dense(input, size, param_attr=None, bias_attr=None, act=None, name=None):
     helper = LayerHelper("dense", **locals())

@@ -11,8 +11,6 @@ from tests.needs import torch
 from tests.paddle.support import rows
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, startup=True, **feed):
     executor = fluid.Executor(fluid.CPUPlace())

@@ -78,7 +78,6 @@ def test_an_array_of_tensors():
         found.append("tensor")
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_batch_is_split_between_sequences(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "2")
     x = fluid.layers.data("x", [1], lod_level=1)
@@ -92,7 +91,6 @@ def test_a_batch_is_split_between_sequences(monkeypatch):
         fluid.ParallelExecutor(False).run([x], feed=feed)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_fewer_sequences_than_devices(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "2")
     x = fluid.layers.data("x", [1], lod_level=1)
@@ -102,7 +100,6 @@ def test_fewer_sequences_than_devices(monkeypatch):
         fluid.ParallelExecutor(False).run([total], feed=feed)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_feeds_of_other_lengths_are_split_by_their_own(monkeypatch):
     """As in PaddlePaddle: sentences [4, 5] and the labels of all their words [20, 1] are fed side by side."""
     monkeypatch.setenv("CPU_NUM", "2")
@@ -113,7 +110,6 @@ def test_feeds_of_other_lengths_are_split_by_their_own(monkeypatch):
     assert [v.tolist() for v in found] == [[6, 22], [3, 3]]
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_program_that_is_cut_trains_on_two_devices_as_on_one(monkeypatch):
     """What ModelAverage needs before the cut has an optimizer's role, but no gradient."""
     found = []
@@ -137,7 +133,6 @@ def test_a_program_that_is_cut_trains_on_two_devices_as_on_one(monkeypatch):
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_feeder_makes_sequences():
     words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
     nested = fluid.layers.data("nested", [1], dtype="int64", lod_level=2)
@@ -156,7 +151,6 @@ def text_network():
     return words, label, loss
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_text_network_learns_from_a_feeder_on_two_devices_as_on_one(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "2")
     found = []
@@ -178,7 +172,6 @@ def test_a_text_network_learns_from_a_feeder_on_two_devices_as_on_one(monkeypatc
     assert found[0][-1] < found[0][0]
 
 
-@pytest.mark.usefixtures("fresh")
 def test_sparse_slots_feed_a_program_in_an_async_executor(tmp_path):
     (tmp_path / "data.proto").write_text(
         'name: "MultiSlotDataFeed" batch_size: 4 multi_slot_desc {'
@@ -202,7 +195,6 @@ def test_sparse_slots_feed_a_program_in_an_async_executor(tmp_path):
     assert executor.run(test, feed, [loss])[0][0] < before / 2
 
 
-@pytest.mark.usefixtures("fresh")
 def test_an_op_that_needs_sequences_says_so_when_rows_are_fed():
     x = fluid.layers.data("x", [2], lod_level=1)
     out = fluid.layers.sequence_pool(x, "sum")
@@ -210,7 +202,6 @@ def test_an_op_that_needs_sequences_says_so_when_rows_are_fed():
         fluid.Executor(CPU).run(feed={"x": np.zeros((3, 2), "float32")}, fetch_list=[out])
 
 
-@pytest.mark.usefixtures("fresh")
 def test_lengths_that_do_not_add_up_are_no_feed():
     x = fluid.layers.data("x", [2], lod_level=1)
     tensor = fluid.LoDTensor(np.zeros((3, 2), "float32"), [[1, 1]])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.ops.define.registry import find
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 LOGITS = np.array([[0, 50, -3], [0, 63.9, 1], [0, 64.1, 1], [0, 70, 1], [0, 1000, 5], [0, 200, 100], [0, 90, 90]], np.float32)
 CLASSES = np.zeros((7, 1), np.int64)
 SHARES = np.tile(np.array([0.2, 0.3, 0.5], np.float32), (7, 1))

@@ -11,7 +11,6 @@ import pe_cli.paddle.nn.functional as F
 from pe_cli.paddle.fluid.variable_methods import NAMES
 from tests.needs import torch
 
-pytestmark = pytest.mark.usefixtures("fresh")
 RNG = np.random.default_rng(3)
 X, V = RNG.standard_normal((2, 3, 4)).astype("float32"), RNG.standard_normal(4).astype("float32")
 YES, NO = np.array([True, True, False]), np.array([True, False, False])

@@ -14,8 +14,6 @@ from pe_cli.paddle.io import BatchSampler, DataLoader, Dataset, IterableDataset,
 from pe_cli.paddle.metric import Accuracy, Auc, Precision, Recall
 from pe_cli.paddle.static import InputSpec
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def separable(rows: int = 64) -> TensorDataset:
     x = np.random.default_rng(0).normal(size=(rows, 4)).astype("float32")

@@ -11,10 +11,7 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 from tests.paddle.recordings.names_used import PROGRAMS, used
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh"),
-    pytest.mark.filterwarnings("ignore:fluid.layers.LSTMCell"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:fluid.layers.LSTMCell")
 RECORD = json.loads((Path(__file__).parent / "recordings" / "names_used.json").read_text(encoding="utf-8"))
 #: Keys of the original: others are of this package, and no later name follows from them.
 KEYS = {key for found in RECORD.values() for key in found["used"]}

@@ -11,7 +11,6 @@ from pe_cli.paddle.nn import functional as F
 from tests.needs import torch
 from tests.paddle.nn_support import check, computed, values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 T = torch.nn.functional
 X, Y = values(3, 4), values(3, 4, seed=1)
 IMAGES = values(2, 4, 6, 5)

@@ -14,7 +14,6 @@ from pe_cli.paddle.nn.made import TABLE
 from tests.needs import torch
 from tests.paddle.nn_support import values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 IMAGES = values(2, 4, 6, 5)
 
 

@@ -12,7 +12,6 @@ from pe_cli.paddle.errors import FluidValueError
 from tests.needs import torch
 from tests.paddle.nn_support import values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 KINDS = {"SimpleRNN": "RNN", "LSTM": "LSTM", "GRU": "GRU"}
 
 

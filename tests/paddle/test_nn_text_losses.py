@@ -12,7 +12,6 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from tests.needs import torch
 from tests.paddle.nn_support import check, computed, values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 STEPS, SIZES = np.array([7, 5, 3]), np.array([3, 2, 1])
 LABELS = np.array([[1, 1, 3], [2, 3, 0], [4, 0, 0]])
 

@@ -11,7 +11,6 @@ from pe_cli.paddle import nn
 from tests.needs import torch
 from tests.paddle.nn_support import values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 WIDTH, HEADS = 8, 2
 SRC, TGT = values(3, 5, WIDTH), values(3, 4, WIDTH, seed=1)
 

@@ -16,7 +16,6 @@ from pe_cli.core.errors import PeError
 from pe_cli.io.fluid.value_files import is_original, read_original
 from tests.paddle.recordings.values import batches, losses, network
 
-pytestmark = pytest.mark.usefixtures("fresh")
 FOLDER = Path(__file__).parent / "recordings" / "values"
 WAYS = {
     "one file of tensors": lambda executor, program: fluid.io.load_persistables(executor, FOLDER, program, filename="persistables"),

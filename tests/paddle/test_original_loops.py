@@ -13,7 +13,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.io.fluid import program_desc
 from tests.paddle.recordings.loops import MODELS
 
-pytestmark = pytest.mark.usefixtures("fresh")
 FOLDER = Path(__file__).parent / "recordings" / "loops"
 VALUES = {"params_filename": "params"}
 

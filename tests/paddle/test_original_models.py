@@ -14,7 +14,6 @@ from pe_cli.io.fluid.pickled import read as read_pickle
 from tests.paddle.recordings.models import MODELS, build
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 FOLDER = Path(__file__).parent / "recordings" / "models"
 VALUES = Path(__file__).parent / "recordings" / "values"
 ONE_FILE = {"images": {}, "words": {"params_filename": "params"}}

@@ -17,10 +17,7 @@ from pe_cli.paddle.fluid.layers.original_names import NAMINGS
 from pe_cli.paddle.reference import recorded
 from tests.paddle.recordings.programs import LAYERS, programs, record
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh"),
-    pytest.mark.filterwarnings("ignore:fluid.evaluator"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:fluid.evaluator")
 RECORD = json.loads((Path(__file__).parent / "recordings" / "names.json").read_text(encoding="utf-8"))
 
 

@@ -13,7 +13,6 @@ from pe_cli.program.serialize import to_json
 from pe_cli.program.text_forms import from_string
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 BATCH = np.random.default_rng(0).standard_normal((7, 5)).astype("float32")
 
 

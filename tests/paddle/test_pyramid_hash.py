@@ -13,7 +13,6 @@ from pe_cli.ops.sequence.ngram_hashes import murmur3, rand_r, xxh32
 from pe_cli.paddle.errors import FluidValueError
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
 #: ids -> XXH32 of them as float32, by seeds 0 and 4, from libxxhash.
 HASHES = {
     (1, 2): (2178581803, 3367120995), (2, 3): (2738544564, 1502326572), (1, 2, 3): (2033647566, 1528806378),

@@ -12,10 +12,7 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.fluid.layers import utils
 from tests.paddle.recordings.steps import alone, results
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh"),
-    pytest.mark.filterwarnings("ignore:fluid.evaluator"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:fluid.evaluator")
 RECORD = json.loads((Path(__file__).parent / "recordings" / "steps.json").read_text(encoding="utf-8"))
 
 

@@ -12,8 +12,6 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.reference_names import known
 from tests.paddle.support import regression, rows, trained
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 @pytest.fixture(autouse=True)
 def two_devices(monkeypatch):

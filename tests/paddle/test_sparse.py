@@ -10,8 +10,6 @@ from pe_cli.program.sparse import notes
 
 L = fluid.layers
 HEIGHT, WIDTH = 9, 3
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def table():
     value = np.arange(HEIGHT * WIDTH, dtype="float32").reshape(HEIGHT, WIDTH) / 10

@@ -8,8 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, **feed):
     return fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=list(fetches))

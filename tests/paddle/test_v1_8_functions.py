@@ -11,8 +11,6 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from tests.needs import torch
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def run(*fetches, **feed):
     return fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=list(fetches))

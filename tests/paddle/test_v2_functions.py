@@ -12,12 +12,6 @@ X = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]], "float32")
 V = np.array([1.0, 2.0, 3.0], "float32")
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
-
-
 def run(*made):
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())

@@ -18,12 +18,6 @@ GAPS = np.array([[1.0, np.nan, 2.0], [4.0, 5.0, np.nan]], "float32")
 SIGMOID = 1 / (1 + np.exp(-X))
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
-
-
 FED = {"x": X, "y": Y, "p": P, "g": GAPS}
 
 

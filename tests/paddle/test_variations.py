@@ -8,8 +8,6 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 
 L = fluid.layers
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def fed(name, array, **given):
     return fluid.data(name, list(array.shape), str(array.dtype), **given)

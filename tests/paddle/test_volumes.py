@@ -12,7 +12,6 @@ from pe_cli.paddle.nn import functional as F
 from tests.needs import torch
 from tests.paddle.nn_support import check, computed, values
 
-pytestmark = pytest.mark.usefixtures("fresh")
 T = torch.nn.functional
 L = fluid.layers
 VOLUMES = values(2, 4, 4, 5, 6)

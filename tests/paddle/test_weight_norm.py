@@ -9,8 +9,6 @@ import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.fluid import WeightNormParamAttr
 
-pytestmark = pytest.mark.usefixtures("fresh")
-
 
 def test_the_reference_sample():
     data = fluid.layers.data(name="data", shape=[3, 32, 32], dtype="float32")

@@ -14,7 +14,7 @@ from tests.paddle.recordings.loops import MODELS
 from tests.paddle.recordings.write_here import write
 from tests.paddle.recordings.written import WRITTEN
 
-pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("error")]
+pytestmark = pytest.mark.filterwarnings("error")
 RECORDINGS = Path(__file__).parent / "recordings"
 
 

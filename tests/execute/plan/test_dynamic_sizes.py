@@ -148,8 +148,9 @@ def test_a_layer_takes_variables_as_in_python_and_gives_what_numpy_does(tmp_path
         np.testing.assert_allclose(got[fetched], expected, rtol=1e-6)
         assert got[fetched].dtype == expected.dtype
     if call is not None:
-        feeds = {k: fluid.data(k, list(v.shape) if v.ndim == 1 else [-1, *v.shape[1:]], str(v.dtype)) for k, v in FED.items()}
-        (python,) = fluid.Executor(fluid.CPUPlace()).run(feed=FED, fetch_list=[call(feeds)])
+        with fluid.program_guard(fluid.Program(), fluid.Program()):
+            feeds = {k: fluid.data(k, list(v.shape) if v.ndim == 1 else [-1, *v.shape[1:]], str(v.dtype)) for k, v in FED.items()}
+            (python,) = fluid.Executor(fluid.CPUPlace()).run(feed=FED, fetch_list=[call(feeds)])
         np.testing.assert_array_equal(got[fetched], python)
 
 
