@@ -44,6 +44,7 @@ from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
+from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.reference_names import install, missing, places
 from pe_cli.paddle.save_load import load, save
 
@@ -75,8 +76,7 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-globals().update(tensor.functions())
-globals().update(v2_later_functions.later_functions())
+globals().update(with_names({**tensor.functions(), **v2_later_functions.later_functions()}))
 install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [

@@ -95,6 +95,12 @@ def use(counts: Mapping[str, int]) -> None:
             unique_name.generate(key)
 
 
+def use_outside(counts: Mapping[str, int]) -> None:
+    """Use up names, unless a layer that has names is being appended, which uses up all of its own; see `use`."""
+    if CALL.get() is None:
+        use(counts)
+
+
 @contextmanager
 def apart(key: str) -> Iterator[None]:
     """Append inside what has no name in the original, and uses up none; inside of another layer that has names, it is a part of that."""

@@ -151,6 +151,8 @@ class Arithmetic:
     @raised_as(FluidValueError)
     def __getitem__(self: Any, index: Any) -> Any:
         index = index if isinstance(index, tuple) else (index,)
+        if len(index) == 1 and isinstance(index[0], Variable) and (index[0].dtype == "bool" or index[0].shape not in ((), (1,))):
+            return _chosen(self, index[0])
 
         def made() -> Any:
             parts = _every_axis(self, index)
@@ -162,6 +164,19 @@ class Arithmetic:
 
     #: Indexing alone would make variables iterable without an end.
     __iter__ = None
+
+
+def _chosen(x: Variable, index: Variable) -> Any:
+    """Append `x[index]` of a tensor: the entries where it holds, or those of the first axis whose numbers it has."""
+    with program_guard(x.block.program):
+        if index.dtype == "bool":
+            return appended(lambda: _where(x, index), Naming("gather_nd", before={"where_index": 1}))
+        return appended(lambda: find("gather_nd").fn(x, find("unsqueeze").fn(index, [len(index.shape)])), Naming("gather"))
+
+
+def _where(x: Variable, mask: Variable) -> Variable:
+    rows, flat = find("reshape").fn(x, [-1, *x.shape[len(mask.shape) :]]), find("reshape").fn(mask, [-1])
+    return LayerHelper("gather_nd").op("split_rows", {"X": rows, "Mask": flat}, {}, ("OutTrue", "OutFalse"))[0]
 
 
 def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:

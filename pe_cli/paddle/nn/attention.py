@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.types import FLOATS
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.naming import apart, use
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.paddle.nn.parametric import Linear
@@ -115,18 +116,27 @@ class MultiHeadAttention(Layer):
         refuse_cache(self, cache)
         key, value = (query if v is None else v for v in (key, value))
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        mask = _added(attn_mask, q)
+        use({"matmul_v2": 2, "reshape2": 4, "transpose": 4, "tmp": 1 if attn_mask is None else 2})
+        with apart("attention"):
+            mask = _added(attn_mask, q)
         # The fused op never stores the weights; it serves wherever nobody asks for them and none is dropped.
         if not self.need_weights and not (self.dropout and self.training):
-            return self.out_proj(call("attention", q, k, v, mask, self.num_heads))
-        q, k, v = (self._parted(x) for x in (q, k, v))
-        # Vaswani et al. 2017, section 3.2.1: without the factor, products of wide heads push softmax to where its gradient vanishes.
-        scores = call("matmul", q, k, False, True, self.head_dim**-0.5)
-        weights = functions.softmax(scores if mask is None else call("elementwise_add", scores, mask))
+            use({"softmax": 1})
+            with apart("attention"):
+                seen = call("attention", q, k, v, mask, self.num_heads)
+            return self.out_proj(seen)
+        with apart("attention"):
+            q, k, v = (self._parted(x) for x in (q, k, v))
+            # Vaswani et al. 2017, section 3.2.1: without the factor, products of wide heads push softmax to where its gradient vanishes.
+            scores = call("matmul", q, k, False, True, self.head_dim**-0.5)
+            scores = scores if mask is None else call("elementwise_add", scores, mask)
+        weights = functions.softmax(scores)
         if self.dropout:
             weights = functions.dropout(weights, self.dropout, training=self.training)
-        mixed = call("transpose", call("matmul", weights, v), [0, 2, 1, 3])
-        out = self.out_proj(call("reshape", mixed, [0, 0, self.embed_dim]))
+        with apart("attention"):
+            mixed = call("transpose", call("matmul", weights, v), [0, 2, 1, 3])
+            mixed = call("reshape", mixed, [0, 0, self.embed_dim])
+        out = self.out_proj(mixed)
         return (out, weights) if self.need_weights else out
 
     def _parted(self, x: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.forwarding import faces
+from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
 
@@ -68,6 +69,8 @@ class Made:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Functions of this module that `nn.functional` has not, with the original's names.
+_OWN = with_names({"flatten": _flatten, "pairwise_distance": _pairwise_distance})
 _LOSS = "input label"
 _NO_DTYPE: dict[str, Any] = {"dtype": None}
 _PADDED = {"padding": "pad"}
@@ -95,7 +98,7 @@ TABLE = {
     "NLLLoss": Made("nll_loss", _LOSS),
     "SmoothL1Loss": Made("smooth_l1_loss", _LOSS),
     "CosineSimilarity": Made("cosine_similarity", "x1 x2"),
-    "PairwiseDistance": Made(_pairwise_distance, "x y"),
+    "PairwiseDistance": Made(_OWN["pairwise_distance"], "x y"),
     "Dropout": Made("dropout"),
     "Dropout2D": Made("dropout2d"),
     "Dropout3D": Made("dropout3d"),
@@ -112,7 +115,7 @@ TABLE = {
     "AdaptiveMaxPool1D": Made("adaptive_max_pool1d"),
     "AdaptiveMaxPool2D": Made("adaptive_max_pool2d"),
     "AdaptiveMaxPool3D": Made("adaptive_max_pool3d"),
-    "Flatten": Made(_flatten),
+    "Flatten": Made(_OWN["flatten"]),
     "LocalResponseNorm": Made("local_response_norm"),
     "Pad1D": Made("pad", renamed=_PADDED, defaults={"data_format": "NCL"}),
     "Pad2D": Made("pad", renamed=_PADDED),

@@ -9,6 +9,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.nn.statistics_norm import append_spectral_norm
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.names_v2 import named_layer
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.program.initializer import Constant, Normal
@@ -127,8 +128,12 @@ class BatchNorm(_BatchNorm):
         momentum, epsilon, layout, fixed = self._options
         learned = self._mean, self._variance, self.weight, self.bias
         by_batch = self.training or self._batch_in_tests
-        out = functions.batch_norm(input, *learned, by_batch, momentum, epsilon, layout, fixed)
-        return LayerHelper("batch_norm").activate(out, self._act)
+
+        def made() -> Any:
+            out = functions.batch_norm(input, *learned, by_batch, momentum, epsilon, layout, fixed)
+            return LayerHelper("batch_norm").activate(out, self._act)
+
+        return named_layer(made, "batch_norm.4" if self._act else "batch_norm.3", self._helper.name)
 
 
 class LayerNorm(Layer):
@@ -241,10 +246,14 @@ class GroupNorm(Layer):
         """Append the normalisation."""
         groups, epsilon, layout = self._options
         # The op without scale and bias, which are applied after it: either may be absent here.
-        out = call("group_norm", input, groups, epsilon, False, False, None, layout)
         axis = 1 if layout == "NCHW" else len(input.shape) - 1
-        out = out if self.weight is None else call("elementwise_mul", out, self.weight, axis)
-        return out if self.bias is None else call("elementwise_add", out, self.bias, axis)
+
+        def made() -> Any:
+            out = call("group_norm", input, groups, epsilon, False, False, None, layout)
+            out = out if self.weight is None else call("elementwise_mul", out, self.weight, axis)
+            return out if self.bias is None else call("elementwise_add", out, self.bias, axis)
+
+        return named_layer(made, "group_norm.2", self._helper.name)
 
 
 class SpectralNorm(Layer):
@@ -277,7 +286,8 @@ class SpectralNorm(Layer):
         """
         if list(weight.shape) != self._shape:
             raise FluidValueError(f"SpectralNorm: the weight should be {self._shape}, got {weight}")
-        return append_spectral_norm(LayerHelper("spectral_norm"), weight, self.weight_u, self.weight_v, *self._options)
+        learned = weight, self.weight_u, self.weight_v, *self._options
+        return named_layer(lambda: append_spectral_norm(LayerHelper("spectral_norm"), *learned), "spectral_norm", self._helper.name)
 
 
 __all__ = [

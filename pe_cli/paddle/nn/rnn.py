@@ -10,6 +10,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.rnn import rnn, steps_that_count
+from pe_cli.paddle.fluid.naming import Naming, appended
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.containers import LayerList
 from pe_cli.paddle.nn.layer import Layer
@@ -159,6 +160,13 @@ class _Stack(LayerList):
         Returns:
             Outputs of the last layer, [batch, time, directions x hidden_size], and the last states of all, like initial_states.
         """
+        begun = {} if initial_states is not None else {"fill_constant": 4 if issubclass(self._cell, LSTMCell) else 2}
+        outputs: tuple[Any, ...] = (0, 1, 2) if self.time_major else ("transpose.tmp_0", 1, 2)
+        how = Naming("rnn", outputs, begun, made=2, exact=True)
+        return appended(lambda: self._layers(inputs, initial_states, sequence_length), how, self._helper.name)
+
+    def _layers(self, inputs: Any, initial_states: Any, sequence_length: Any) -> tuple[Any, Any]:
+        """Append the layers; see `forward`."""
         starts = self._split(initial_states)
         finals: list[Any] = []
         mask = self._mask(inputs, sequence_length)

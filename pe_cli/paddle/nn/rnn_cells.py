@@ -10,6 +10,7 @@ from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.rnn import RNNCell
 from pe_cli.paddle.fluid.layers.utils import flatten
+from pe_cli.paddle.names_v2 import named_layer
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.program.initializer import Uniform
 
@@ -58,6 +59,8 @@ class TwoProductCell(RNNCellBase):
 
     #: Parts of a row of weights.
     _gates = 1
+    #: What a step uses up beside its products, see `names_v2`.
+    _names = "tmp*3 tanh"
 
     def __init__(
         self,
@@ -99,8 +102,13 @@ class TwoProductCell(RNNCellBase):
 
     def forward(self, inputs: Any, states: Any = None) -> Any:
         """Append a step; return its output and the new states. Without states they are 0."""
-        before = self.get_initial_states(inputs) if states is None else states
-        return self.recur(self.project(inputs), before)
+
+        def made() -> Any:
+            before = self.get_initial_states(inputs) if states is None else states
+            return self.recur(self.project(inputs), before)
+
+        begun = "" if states is not None else f"fill_constant*{4 if isinstance(self.state_shape, tuple) else 2} "
+        return named_layer(made, f"{begun}matmul_v2*2 {self._names}")
 
     def extra_repr(self) -> str:
         """Return its sizes."""
@@ -133,7 +141,7 @@ class SimpleRNNCell(TwoProductCell):
         super().__init__(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr, name)
         if activation not in ("tanh", "relu"):
             raise FluidValueError(f"SimpleRNNCell: activation is {activation!r}", hint="tanh or relu")
-        self.activation = activation
+        self.activation, self._names = activation, f"tmp*3 {activation}"
 
     def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
         """Append the rest of a step."""
@@ -147,6 +155,7 @@ class LSTMCell(TwoProductCell):
         "c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), with i, f, g, o = W_ih x + b_ih + W_hh h + b_hh; states are (h, c).",
     )
     _gates = 4
+    _names = "sigmoid*3 split tanh*2 tmp*6 tmp!"
 
     @property
     def state_shape(self) -> Any:
@@ -159,7 +168,7 @@ class LSTMCell(TwoProductCell):
         gates = call("elementwise_add", projected, _product(hidden, self.weight_hh, self.bias_hh))
         # 2.x orders the gates as PyTorch does, so its weights can be exchanged; the op's default order is another one.
         inputs, facts = {"X": gates, "C_prev": cell}, {"order": "ifgo"}
-        after, out, _ = LayerHelper("lstm_cell").op("lstm_unit", inputs, facts, ("C", "H", "Gates"))
+        after, out, _ = LayerHelper("lstm_unit").op("lstm_unit", inputs, facts, ("C", "H", "Gates"))
         return out, (out, after)
 
 
@@ -169,6 +178,7 @@ class GRUCell(TwoProductCell):
         "h' = z h + (1 - z) tanh(x_c + r h_c), r = s(x_r + h_r), z = s(x_z + h_z), with x = W_ih x + b_ih and h = W_hh h + b_hh in parts.",
     )
     _gates = 3
+    _names = "sigmoid*2 split*2 tanh tmp*8 tmp!"
 
     def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
         """Append the rest of a step."""

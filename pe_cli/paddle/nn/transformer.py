@@ -81,7 +81,7 @@ class _Block(Layer):
     def _part(self, i: int, x: Any, inner: Callable[[Any], Any]) -> Any:
         norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
         # Normalised before each part (pre-norm) or after its residual (post-norm), by `normalize_before`.
-        out = call("elementwise_add", x, dropout(inner(norm(x) if self.normalize_before else x)))
+        out = x + dropout(inner(norm(x) if self.normalize_before else x))
         return out if self.normalize_before else norm(out)
 
     def _products(self, x: Any) -> Any:

@@ -29,10 +29,12 @@ from pe_cli.paddle.fluid import (
     scope_guard,
     set_program_state,
 )
-from pe_cli.paddle.fluid.layers import Print, accuracy, auc
+from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.layers import Print, auc
 from pe_cli.paddle.fluid.layers.py_func import py_func
 from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
 from pe_cli.paddle.fluid.optimizer import ExponentialMovingAverage
+from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.static import nn
 from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
@@ -47,6 +49,7 @@ from pe_cli.paddle.static.serialized import (
     serialize_program,
 )
 
+accuracy = with_names({"accuracy": layers.accuracy})["accuracy"]
 __all__ = [
     "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage", "InputSpec", "ParallelExecutor",
     "Print", "Program", "Scope", "Variable", "WeightNormParamAttr", "accuracy",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.naming import named
 from pe_cli.paddle.forwarding import forwarded
+from pe_cli.paddle.names_v2 import naming
 from pe_cli.paddle.reference_names import missing
 
-batch_norm = layers.batch_norm
+batch_norm = named(layers.batch_norm, lambda given: naming("batch_norm.4" if given.get("act") else "batch_norm.3"))
 bilinear_tensor_product = layers.bilinear_tensor_product
 conv2d = layers.conv2d
 conv2d_transpose = layers.conv2d_transpose

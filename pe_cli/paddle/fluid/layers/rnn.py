@@ -18,7 +18,7 @@ from pe_cli.paddle.fluid.layers.ops import less_equal
 from pe_cli.paddle.fluid.layers.original_counts import KEPT_STATE, LENGTHS
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.paddle.fluid.layers.utils import flatten, like
-from pe_cli.paddle.fluid.naming import apart, rename, temporary, use
+from pe_cli.paddle.fluid.naming import apart, rename, temporary, use, use_outside
 from pe_cli.program.ir import Variable
 
 
@@ -157,7 +157,7 @@ def rnn(
     if sequence_length is not None:
         with apart("rnn"):
             masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
-        use(LENGTHS)
+        use_outside(LENGTHS)
     if is_reverse:
         use({"reverse": len(rows) + len(masks)})
     prefix = LayerHelper("static_rnn").name
@@ -171,7 +171,7 @@ def rnn(
         if masks:
             with apart("rnn"):
                 new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
-            use({key: len(new) * count for key, count in KEPT_STATE.items()})
+            use_outside({key: len(new) * count for key, count in KEPT_STATE.items()})
         return new, flatten(out)
 
     with raised_as(FluidValueError):

@@ -93,6 +93,8 @@ def dropout(
     """
     if mode not in MODES:
         raise FluidValueError(f"dropout: mode is {mode!r}", hint=" or ".join(MODES))
+    if p == 0:
+        return x
     if axis is None:
         return call("dropout", x, p, not training, None, name, MODES[mode])
     drawn = [a % len(x.shape) for a in ([axis] if isinstance(axis, int) else axis)]
