@@ -76,7 +76,9 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-globals().update(with_names({**tensor.functions(), **v2_later_functions.later_functions()}))
+_FUNCTIONS = with_names({**tensor.functions(), **v2_later_functions.later_functions()})
+globals().update(_FUNCTIONS)
+vars(tensor).update(_FUNCTIONS)  # scripts write `paddle.tensor.triu`, too
 install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [

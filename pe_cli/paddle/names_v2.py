@@ -43,7 +43,7 @@ _ROWS = {
         ("maximum", "max"), ("minimum", "min"),
     )},
     **{name: f"{name}.2" for name in ("batch_norm", "layer_norm", "instance_norm")},
-    **{name: "fill_constant*1 fill_constant" for name in ("full", "ones", "zeros")},
+    **dict.fromkeys(("full", "ones", "zeros"), "fill_constant*1 fill_constant"),
     **{f"{kind}_pool{axes}d": f"pool{axes}d" for kind in ("avg", "adaptive_avg") for axes in (2, 3)},
     "adaptive_avg_pool1d": _SQUEEZED.format("pool2d"),
     "avg_pool1d": _SQUEEZED.format("pool2d"),
@@ -169,7 +169,9 @@ def _cross_entropy(given: Given) -> str:
         return _reduced(f"{row}.1", given)
     if soft:
         row += " matmul_v2 reshape2 cast"
-        return _reduced(f"{row} elementwise_mul!", given) if how != "mean" else f"{row} cast equal fill_constant*2 elementwise_mul sum*2 tmp*2 tmp!"
+        if how != "mean":
+            return _reduced(f"{row} elementwise_mul!", given)
+        return f"{row} cast equal fill_constant*2 elementwise_mul sum*2 tmp*2 tmp!"
     row += " cast*2 squeeze gather_nd reshape2 elementwise_mul*2"
     if how != "mean":
         return _reduced(f"{row} tmp*4 elementwise_mul!", given)

@@ -94,3 +94,40 @@ def test_programs_are_read_from_their_descriptions():
     read = fluid.Program.parse_from_string(fluid.default_main_program().desc.serialize_to_string())
     assert [op.type for op in read.global_block().ops] == ["mul", "elementwise_add"]
     assert (read.block(0).parent_idx, read.global_block().ops[0].attr_type("x_num_col_dims")) == (-1, "int")
+
+
+def test_a_clone_for_tests_keeps_gradients_that_the_forward_part_reads():
+    # ops as in PaddlePaddle 1.8.5 and 2.6.2
+    x = fluid.data("x", [None, 4])
+    x.stop_gradient = False
+    w = fluid.layers.create_parameter([4, 1], "float32", name="w", default_initializer=fluid.initializer.Constant(0.5))
+    loss = fluid.layers.mean(fluid.layers.square(fluid.layers.mul(x, w)))
+    (slope,) = fluid.gradients([loss], [x])
+    program = fluid.default_main_program()
+    assert len(program.clone(for_test=True).global_block().ops) == len(program.global_block().ops)
+    total = loss + fluid.layers.reduce_mean(fluid.layers.square(slope))
+    fluid.optimizer.SGD(0.1).minimize(total)
+    test = program.clone(for_test=True)
+    assert not any(op.type == "sgd" for op in test.global_block().ops)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fed = np.arange(8, dtype="float32").reshape(2, 4) / 8
+    row = fed.sum(1) / 2  # the loss is the mean of row^2, its slope in x 2 row w / 2
+    for _ in range(2):  # nothing is updated
+        (found,) = exe.run(test, feed={"x": fed}, fetch_list=[total.name])
+        np.testing.assert_allclose(found, [(row**2).mean() + ((row * 0.5) ** 2).mean()], rtol=1e-6)
+
+
+def test_tensors_as_an_index_choose_entries():
+    x, mask, rows = fluid.data("x", [4, 3]), fluid.data("mask", [4, 3], "bool"), fluid.data("rows", [4], "bool")
+    table, places = fluid.data("table", [2, 2], "int64"), fluid.data("places", [3], "int64")
+    x.stop_gradient = False
+    chosen = [x[mask], x[rows], x[table], x[places]]
+    (slope,) = fluid.gradients([fluid.layers.reduce_sum(chosen[1]) + fluid.layers.reduce_sum(chosen[2])], [x])
+    values = np.arange(12, dtype="float32").reshape(4, 3)
+    fed = {"x": values, "mask": values % 2 == 0, "rows": np.array([True, False, True, False])}
+    fed |= {"table": np.array([[0, 3], [1, 1]]), "places": np.array([2, 0, 2])}
+    found = fluid.Executor(fluid.CPUPlace()).run(feed=fed, fetch_list=[*chosen, slope])
+    for one, index in zip(found, ("mask", "rows", "table", "places"), strict=False):
+        np.testing.assert_array_equal(one, values[fed[index]])
+    np.testing.assert_array_equal(found[-1][:, 0], [2, 2, 1, 1])

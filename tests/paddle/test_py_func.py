@@ -9,6 +9,7 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.build.build import build
 from pe_cli.config.load import load_model
 from pe_cli.core.errors import PeError
+from pe_cli.io.fluid import program_desc
 from pe_cli.program.serialize import to_json
 from pe_cli.program.text_forms import from_string
 
@@ -337,3 +338,16 @@ def test_a_size_that_no_input_has():
     out = L.py_func(lambda a: np.array(a)[:, : 1 + int(np.array(a)[0, 0])], x, block.create_var(name="z", shape=[2, -1], dtype="float32"))
     (found,) = run(L.reduce_sum(out, dim=1), x=np.full((2, 3), 1, "float32"))
     assert found.tolist() == [2, 2]
+
+
+def test_a_saved_program_holds_the_numbers_of_functions_and_no_code(tmp_path):
+    # attributes as PaddlePaddle 1.8.5 writes them for these two layers
+    x = fluid.data("x", [4, 3])
+    square = L.py_func(lambda v: np.array(v) ** 2, x, made(x))
+    L.py_func(lambda v: np.array(v) ** 3, square, made(x), lambda v, o, d: 3 * np.array(v) ** 2 * np.array(d))
+    fluid.save(fluid.default_main_program(), str(tmp_path / "all"))
+    blocks = program_desc.read((tmp_path / "all.pdmodel").read_bytes())
+    ops = [op for op in blocks[0].ops if op.type == "py_func"]
+    assert [(op.attrs["forward_callable_id"], op.attrs["backward_callable_id"]) for op in ops] == [(0, -1), (1, 2)]
+    with pytest.raises(ValueError, match="operators that are not read: py_func"):
+        fluid.Program.parse_from_string((tmp_path / "all.pdmodel").read_bytes())

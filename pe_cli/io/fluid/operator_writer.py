@@ -116,7 +116,11 @@ class Written:
     def is_read(self, name: str) -> bool:
         """Return whether an operator of the block reads a variable, or somebody may ask for it."""
         asked = name in self.wanted or (self.outer is None and not self.whole.is_model)
-        return asked or any(name in op.input_names() for op in self.block.ops)
+        return asked or self.reads_here(name)
+
+    def reads_here(self, name: str) -> bool:
+        """Return whether an operator of the block reads a variable."""
+        return any(name in op.input_names() for op in self.block.ops)
 
     def declare(self, v: Variable, *, array: bool = False) -> None:
         """Add a variable, or an array of tensors; one number has the shape [1]."""

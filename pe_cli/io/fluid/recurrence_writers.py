@@ -31,7 +31,10 @@ def _scan(made: Written, op: Operator) -> None:
         inner.declare(body.block.vars[arg])
     write_region(inner, body, [])
     states = [_handed(inner, body, result, inner.fresh(f"{result}.next")) for result in body.results[: len(inits)]]
-    collected = dict(zip(op.outputs.get("Out", []), body.results[len(inits) :], strict=True))
+    every = dict(zip(op.outputs.get("Out", []), body.results[len(inits) :], strict=True))
+    # What only the gradient reads is left out: the original's loop keeps that by itself.
+    kept = [name for name in every if "@ROWS" in name and name not in made.wanted and not made.reads_here(name)]
+    collected = {name: result for name, result in every.items() if name not in kept}
     finals = {
         final: result
         for final, result, init in zip(op.outputs.get("Final", []), body.results, inits, strict=False)

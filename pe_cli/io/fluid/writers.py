@@ -155,6 +155,16 @@ def _sync_batch_norm(made: Written, op: Operator) -> None:
     made.same(op, "batch_norm")
 
 
-@writes("py_func", "fake_init", "lamb", "mine_hard_examples", "random_crop", "sequence_topk_avg_pooling")
+@writes("py_func")
+def _py_func(made: Written, op: Operator) -> None:
+    # Files hold the numbers of functions alone: the original's count those of a process in the order of its layers.
+    before = made.block.ops[: next(i for i, other in enumerate(made.block.ops) if other is op)]
+    first = sum(1 + (other.attrs["backward"] is not None) for other in before if other.type == "py_func")
+    backward = -1 if op.attrs["backward"] is None else first + 1
+    facts = {"forward_callable_id": first, "backward_callable_id": backward, "backward_skip_vars": list(op.attrs["skip"])}
+    made.emit("py_func", {"X": op.inputs.get("X", [])}, {"Out": op.outputs.get("Out", [])}, facts)
+
+
+@writes("fake_init", "lamb", "mine_hard_examples", "random_crop", "sequence_topk_avg_pooling")
 def _otherwise(made: Written, op: Operator) -> None:
     raise NotWritten(op.type)

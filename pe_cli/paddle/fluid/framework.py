@@ -21,6 +21,7 @@ from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_plac
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, ir, text_forms
 from pe_cli.program.ir import Role
+from pe_cli.program.prune import drop_training
 
 #: The original's: name of no variable, and what names of gradients end with.
 EMPTY_VAR_NAME, GRAD_VAR_SUFFIX = ir.EMPTY, grad_name("")
@@ -177,7 +178,6 @@ class Block(ir.Block):
 
 
 #: Roles of ops that only training needs.
-_TRAINING = (Role.LOSS, Role.BACKWARD, Role.OPTIMIZE)
 _FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at", "any_sizes")
 
 
@@ -207,16 +207,8 @@ class Program(Levels, ir.Program):
         """Return a copy; for_test switches ops to evaluation, and leaves out those of backward and of updates."""
         made = super().clone(for_test)
         assert isinstance(made, Program)
-        # For evaluation, updates and gradients go, and with them what only they made.
         if for_test:
-            for block in made.blocks:
-                gone = [op for op in block.ops if op.role in _TRAINING]
-                block.ops = [op for op in block.ops if op.role not in _TRAINING]
-                used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
-                for name in {n for op in gone for n in op.output_names()} - used:
-                    # Persistable variables stay, as the original's clone keeps them: their values are shared through the scope.
-                    if not block.vars[name].persistable:
-                        del block.vars[name]
+            drop_training(made)
         made.readers, made.prints, made.named_arrays = list(self.readers), list(self.prints), dict(self.named_arrays)
         return made
 

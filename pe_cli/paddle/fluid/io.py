@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,9 @@ from pe_cli.paddle.fluid.saved_values import (
 )
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.reference_names import missing
-from pe_cli.program.ir import Program, Role, Variable
-from pe_cli.program.prune import prune
+from pe_cli.program import text_forms
+from pe_cli.program.ir import Program, Variable
+from pe_cli.program.prune import of_training, prune
 from pe_cli.program.serialize import from_dict, to_dict
 from pe_cli.program.verify import verify
 
@@ -107,7 +109,7 @@ def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     needed = prune(program.clone(for_test=True), targets)
     remote = getattr(program, "remote_values", None)
     needed.remote_values = remote and remote.among({v.name for v in needed.list_vars()})  # type: ignore[attr-defined]
-    write_bytes(inside(dirname, model_filename or "__model__"), _of_model(needed, feeds, targets))
+    write_bytes(inside(dirname, model_filename or "__model__"), _of_model(needed, feeds, targets, partial(_json, needed, feeds, targets)))
     if not program_only:
         save_persistables(executor, dirname, needed, params_filename)
     return targets
@@ -145,14 +147,18 @@ def load_inference_model(
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
 
 
-def _of_model(program: Any, feeds: Sequence[str] | None, fetches: Sequence[str]) -> bytes:
-    """Return the file of a program, in the original's form where it has one."""
+def _of_model(program: Any, feeds: Sequence[str] | None, fetches: Sequence[str], otherwise: Callable[[], str]) -> bytes:
+    """Return the file of a program, in the original's form where it has one, and what is there otherwise."""
     try:
         # Ops that the original does not have, such as fused attention, have no form in its files.
         return of_program(program, feeds, fetches)
     except NotWritten as error:
         warnings.warn(f"{error.message}; the program is kept in a form that is read here alone", stacklevel=3)
-    return json.dumps({"program": to_dict(program), "feeds": list(feeds or ()), "fetches": list(fetches)}).encode()
+    return otherwise().encode()
+
+
+def _json(program: Any, feeds: Sequence[str], fetches: Sequence[str]) -> str:
+    return json.dumps({"program": to_dict(program), "feeds": list(feeds), "fetches": list(fetches)})
 
 
 def _of_json(path: Path, data: bytes) -> tuple[Any, list[str], list[str]]:
@@ -182,15 +188,17 @@ def save(program: Program, model_path: str) -> None:
         # The original's files have no arrays without axes.
         arrays = {name: value.reshape(value.shape or (1,)) for name, value in values.items()}
         write_bytes(Path(f"{model_path}.{ending}"), pickled_arrays.write(arrays))
-    write_bytes(Path(f"{model_path}.pdmodel"), _of_model(_forward(program), None, ()))
+    made = _forward(program)
+    text = partial(text_forms.to_string, made, with_details=True)
+    write_bytes(Path(f"{model_path}.pdmodel"), _of_model(made, None, (), text))
 
 
 def _forward(program: Any) -> Any:
     """Return a program without gradients and updates, in the state of training."""
     made = program.clone()
     for block in made.blocks:
-        # Gradient ops of a second derivative may have the role of the loss; they are told by what they are the gradient of.
-        block.ops = [op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) and op.definition.is_grad_of is None]
+        gone = {id(op) for op in of_training(block.ops)}
+        block.ops = [op for op in block.ops if id(op) not in gone]
         used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
         block.vars = {name: v for name, v in block.vars.items() if name in used or v.persistable or v.is_data}
     return made

@@ -163,7 +163,8 @@ class _Stack(LayerList):
         begun = {} if initial_states is not None else {"fill_constant": 4 if issubclass(self._cell, LSTMCell) else 2}
         outputs: tuple[Any, ...] = (0, 1, 2) if self.time_major else ("transpose.tmp_0", 1, 2)
         how = Naming("rnn", outputs, begun, made=2, exact=True)
-        return appended(lambda: self._layers(inputs, initial_states, sequence_length), how, self._helper.name)
+        found: tuple[Any, Any] = appended(lambda: self._layers(inputs, initial_states, sequence_length), how, self._helper.name)
+        return found
 
     def _layers(self, inputs: Any, initial_states: Any, sequence_length: Any) -> tuple[Any, Any]:
         """Append the layers; see `forward`."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn import made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.paddle import names_v2
 from pe_cli.paddle.fluid import (
     BuildStrategy,
     CompiledProgram,
@@ -29,12 +30,11 @@ from pe_cli.paddle.fluid import (
     scope_guard,
     set_program_state,
 )
-from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers import Print, auc
+from pe_cli.paddle.fluid.layers import accuracy as _accuracy
 from pe_cli.paddle.fluid.layers.py_func import py_func
 from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
 from pe_cli.paddle.fluid.optimizer import ExponentialMovingAverage
-from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.static import nn
 from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
@@ -49,7 +49,7 @@ from pe_cli.paddle.static.serialized import (
     serialize_program,
 )
 
-accuracy = with_names({"accuracy": layers.accuracy})["accuracy"]
+accuracy = names_v2.with_names({"accuracy": _accuracy})["accuracy"]
 __all__ = [
     "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage", "InputSpec", "ParallelExecutor",
     "Print", "Program", "Scope", "Variable", "WeightNormParamAttr", "accuracy",

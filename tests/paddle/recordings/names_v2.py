@@ -431,9 +431,11 @@ FEEDS = {
     "x3": [4, 3], "sq": [4, 6], "sixes": [6, 6], "flat4f": [4], "rows": [4, 5, 6], "rows2": [4, 6, 5], "steps": [5, 4, 6],
     "series": [2, 4, 6], "image": [2, 4, 6, 6], "volume": [2, 4, 4, 4, 4], "theta": [2, 2, 3], "grid": [2, 4, 4, 2],
     "k1": [3, 4, 2], "k2": [3, 4, 2, 2], "k3": [3, 4, 2, 2, 2], "kd": [4, 1, 2, 2], "kg": [4, 2, 2, 2], "k1t": [4, 3, 2],
-    "k2t": [4, 3, 2, 2], "k3t": [4, 3, 2, 2, 2], "tree": [5, 6], "b1c": [5, 1], "one_more": [1], "state": [4, 4], "starts": [1, 4, 4], "seen": [4, 2, 5, 5],
+    "k2t": [4, 3, 2, 2], "k3t": [4, 3, 2, 2, 2], "tree": [5, 6], "b1c": [5, 1], "one_more": [1],
+    "state": [4, 4], "starts": [1, 4, 4], "seen": [4, 2, 5, 5],
     "ids": ([4, 5], "int64"), "ids2": ([4, 2], "int64"), "ids46": ([4, 6], "int64"), "flat": ([4], "int64"), "flat4": ([4], "int64"),
-    "label": ([4, 1], "int64"), "label32": ([4, 1], "int32"), "words": ([4, 2], "int32"), "lengths": ([4], "int64"), "number": ([1], "int64"),
+    "label": ([4, 1], "int64"), "label32": ([4, 1], "int32"), "words": ([4, 2], "int32"),
+    "lengths": ([4], "int64"), "number": ([1], "int64"),
     "flag": ([4, 6], "bool"), "mask": ([4, 6], "bool"), "flag1": ([1], "bool"),
 }  # fmt: skip
 SPECIAL = {"b": {"F.linear(x, w, b)": [3], "F.conv1d(series, k1, b)": [3], "F.conv2d(image, k2, b)": [3], "F.conv3d(volume, k3, b)": [3],
@@ -459,7 +461,7 @@ def named(paddle, ids, text):
             inputs[name] = made
         before = dict(ids())
         scope = {"paddle": paddle, "F": paddle.nn.functional, "nn": paddle.nn, "S": static, **inputs}
-        made = eval(text, scope)  # noqa: S307  # the expressions above
+        made = eval(text, scope)  # the expressions above
         used = {k: n - before.get(k, 0) for k, n in sorted(ids().items()) if n > before.get(k, 0) and "." not in k and "@" not in k}
         parameters = [p.name for p in static.default_main_program().all_parameters()]
     return {"names": _flat(made), "parameters": parameters, "used": used}

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from pe_cli.layers.define.registry import discover
+from pe_cli.paddle import names_v2
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue, composed
 from pe_cli.paddle.forwarding import declared, table
-from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
 from pe_cli.paddle.reference_names import missing
 
@@ -30,7 +30,7 @@ def _collected() -> dict[str, Any]:
     ours = {name: raised_as(FluidValueError)(function) for name, function in rows.items()}
     core = discover()
     same = {name: catalogue.adapt(core[name]) for name in SAME}
-    return with_names({**ours, **found, **same})
+    return names_v2.with_names({**ours, **found, **same})
 
 
 globals().update(_collected())
