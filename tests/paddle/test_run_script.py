@@ -133,6 +133,12 @@ RUNS = {
         "for wanted in (lambda: collections.no_such, lambda: __import__('numpy').no_such):\n"
         "    try:\n        wanted()\n    except AttributeError as e:\n        print(e)\n"
     ),
+    "forms that packages have dropped": (
+        "import json\nimport yaml\nassert yaml.load('a: [1, 2.5]') == {'a': [1, 2.5]} == yaml.load('a: [1, 2.5]', yaml.SafeLoader)\n"
+        "assert list(yaml.load_all('- 1\\n---\\n- x\\n')) == [[1], ['x']] and yaml.load.__name__ == 'load'\n"
+        "assert json.loads('[1]', encoding='utf-8') == [1] == json.loads('[1]') == json.loads(b'[1]', encoding=None)\n"
+        "try:\n    yaml.load('!!python/object/apply:os.getcwd []')\nexcept yaml.YAMLError as e:\n    print('refused')\n"
+    ),
 }  # fmt: skip
 
 
@@ -230,6 +236,13 @@ def test_names_that_python_has_dropped_are_there_and_that_is_said_once(ended: Ma
     assert found.out.splitlines()[1:] == ["module 'collections' has no attribute 'no_such'", "module 'numpy' has no attribute 'no_such'"]
     first = "runs4.py:3: note: Python has dropped collections.Mapping; under pe run it is there again, and so are other such names"
     assert [line for line in found.err.splitlines() if "note:" in line] == [first]
+
+
+def test_forms_that_packages_have_dropped_are_there_and_run_no_code(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs5"]
+    assert (found.code, found.out) == (0, "refused\n"), found.err
+    first = "runs5.py:3: note: PyYAML has dropped yaml.load without a Loader; under pe run it is there again, and so are other such names"
+    assert found.err.splitlines() == [first]
 
 
 def test_outside_of_pe_run_the_names_stay_dropped() -> None:
