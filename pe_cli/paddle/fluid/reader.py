@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -47,8 +48,12 @@ def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndar
     sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
     if -1 in sizes:
         return array
+    wanted = (len(array), *sizes)
+    if array.size != math.prod(wanted) and array.ndim != len(kind.shape):
+        # A sample of more axes may hold several rows, as in the original: one of eight numbers is eight rows of a vector.
+        wanted = kind.shape
     try:
-        return array.reshape(len(array), *sizes)
+        return array.reshape(wanted)
     except ValueError:
         raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it") from None
 
