@@ -204,6 +204,7 @@ def test_functions_on_readers():
 
     assert list(paddle.batch(count, 2)()) == [[0, 1], [2, 3], [4]]
     assert list(paddle.batch(count, 2, drop_last=True)()) == [[0, 1], [2, 3]]
+    assert list(paddle.batch(count, 5 / 2)()) == [[0, 1], [2, 3], [4]]  # int(batch_size) in 1.8.5
     assert list(paddle.reader.firstn(count, 2)()) == [0, 1]
     assert list(paddle.reader.compose(count, count)())[1] == (1, 1)
     assert sorted(paddle.reader.shuffle(count, 3)()) == [0, 1, 2, 3, 4]
