@@ -333,6 +333,18 @@ def test_values_of_slots_are_drawn_from_other_instances(clicks):
     assert len({n for _, numbers in values(clicks) for n in numbers}) == 1, "one candidate"
 
 
+def test_a_loader_that_is_called_is_the_loader():
+    # DataLoaderBase.__call__ of 1.8.5 returns self: scripts give it their generator by what a call returned.
+    x = fluid.data("called", [None, 1], "float32")
+    loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=2)
+    loader().set_sample_list_generator(lambda: iter([[(1.0,)], [(2.0,)]]), places=fluid.CPUPlace())
+    assert [batch[0]["called"].item() for batch in loader()] == [1.0, 2.0]
+    assert [next(loader)[0]["called"].item() for _ in range(2)] == [1.0, 2.0]
+    with pytest.raises(StopIteration):
+        next(loader)
+    assert next(loader)[0]["called"].item() == 1.0
+
+
 def test_files_go_through_commands(clicks, tmp_path):
     clicks.set_pipe_command("grep s1")
     clicks.set_download_cmd("cat")
