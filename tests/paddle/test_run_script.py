@@ -145,6 +145,12 @@ RUNS = {
         "assert json.loads('[1]', encoding='utf-8') == [1] == json.loads('[1]') == json.loads(b'[1]', encoding=None)\n"
         "try:\n    yaml.load('!!python/object/apply:os.getcwd []')\nexcept yaml.YAMLError as e:\n    print('refused')\n"
     ),
+    "arrays of one number in modules": (
+        "import numpy as np\nfrom beside import casts\nimport beside.casts as again, sys, json\n"
+        "print(casts.cast(np.array([[2.5]])), again is casts, casts.__file__.endswith('casts.py'), casts.__spec__.name)\n"
+        "try:\n    casts.cast(np.ones(2))\nexcept TypeError as e:\n    print(e.__traceback__.tb_next.tb_lineno)\n"
+        "print(type(json.__loader__).__name__, type(sys.modules['pe_cli.paddle'].__loader__).__name__)\n"
+    ),
     "programs that a data set starts": (
         HEAD + "x = fluid.data('x', [None, 1], 'int64', lod_level=1)\n"
         "for command in ('python slots.py', 'cat | python3 -u slots.py', 'cd beside && python -m slots'):\n"
@@ -164,6 +170,7 @@ def _write(folder: Path) -> None:
         (folder / f"{name}.py").write_text(text, encoding="latin-1")
     for name, text in {
         "words.txt": "a b\nccc\n", "slots.py": SLOTS, "beside/slots.py": SLOTS,
+        "beside/casts.py": "import math\n\ndef cast(x):\n    return int(x), float(x), '%.2f' % x, math.floor(x)\n",
         "beside/__init__.py": "", "beside/inner.py": "SAID = __name__, __file__\n", "beside/fails.py": "def f():\n    {}['x']\nf()\n",
         "beside/implicit.py": "import inner\n", "c/b.txt": "here",
         "beside/net.py": "import paddle.fluid as fluid\ndef build(x):\n    return fluid.layers.reshape(x, [0, 7])\n",
@@ -259,8 +266,14 @@ def test_forms_that_packages_have_dropped_are_there_and_run_no_code(ended: Mappi
     assert found.err.splitlines() == [first]
 
 
-def test_a_program_that_a_data_set_starts_has_the_same_paddle(ended: Mapping[str, Ended]) -> None:
+def test_modules_of_a_script_take_arrays_of_one_number_as_the_script_does(ended: Mapping[str, Ended]) -> None:
     found = ended["runs6"]
+    assert found.code == 0, found.err
+    assert found.out.splitlines() == ["(2, 2.5, '2.50', 2) True True beside.casts", "4", "SourceFileLoader SourceFileLoader"]
+
+
+def test_a_program_that_a_data_set_starts_has_the_same_paddle(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs7"]
     assert (found.code, found.out) == (0, "2\n2\n2\n"), found.err
 
 
