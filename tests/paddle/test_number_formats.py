@@ -34,8 +34,11 @@ def test_arrays_of_one_number_are_numbers_where_numbers_are_written(source, text
 
 @pytest.mark.parametrize(
     "source",
-    ["text = float(y)", "import math; text = math.exp(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'],
-)
+    [
+        "text = float(y)", "import math; text = math.exp(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()',
+        'text = "%d" % "a"',
+    ],
+)  # fmt: skip
 def test_what_is_no_number_stays_an_error_of_its_line(source):
     with pytest.raises(TypeError) as caught:
         run(f"\n{source}", y=np.ones(2))
