@@ -1,15 +1,16 @@
-"""Names that Python, NumPy and Pillow had when scripts for 1.3 to 1.8 were written, and have dropped since."""
+"""Names and forms that Python, NumPy and other packages had when scripts for 1.3 to 1.8 were written, and have dropped since."""
 
 from __future__ import annotations
 
 import base64
 import collections.abc
+import functools
 import inspect
 import math
 import sys
 import time
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -54,6 +55,29 @@ DROPPED: Mapping[str, Mapping[str, Any]] = {
     },
     "PIL.Image": {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"},
 }  # fmt: skip
+
+
+def _with_full_loader(old: Callable[..., Any], module: ModuleType, stream: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyYAML up to 5.4 loads with FullLoader where no loader is named."""
+    if args or "Loader" in kwargs:
+        return old(stream, *args, **kwargs)
+    _say(f"yaml.{old.__name__} without a Loader", sys._getframe(1))
+    return old(stream, Loader=module.FullLoader, **kwargs)
+
+
+def _without_encoding(old: Callable[..., Any], module: ModuleType, *args: Any, **kwargs: Any) -> Any:
+    """Python up to 3.8 ignores the encoding of JSON, as text has none."""
+    if "encoding" in kwargs:
+        del kwargs["encoding"]
+        _say(f"json.{old.__name__} with an encoding", sys._getframe(1))
+    return old(*args, **kwargs)
+
+
+#: Functions that are there, of which a form is not: by module and name, what stands in for the function.
+CHANGED: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "yaml": {"load": _with_full_loader, "load_all": _with_full_loader},
+    "json": {"load": _without_encoding, "loads": _without_encoding},
+}
 #: Modules that Python has dropped, with what scripts take from them; another package may bring the whole module.
 MODULES: Mapping[str, Mapping[str, Any]] = {"distutils": {"__path__": []}, "distutils.util": {"strtobool": _strtobool}}
 
@@ -81,7 +105,12 @@ class _Dropped:
 
 
 def give(module: ModuleType) -> None:
-    """Let a module have its dropped names again; what it has stays."""
+    """Let a module have its dropped names and forms again; what it has stays."""
+    for name, form in CHANGED.get(module.__name__, {}).items():
+        old = getattr(module, name)
+        setattr(module, name, functools.wraps(old)(functools.partial(form, old, module)))
+    if module.__name__ not in DROPPED:
+        return
     names = {name: _Dropped(other) for name, other in DROPPED[module.__name__].items()}
     # By its class, as a function of the module would stand in the traceback of any other name that it lacks.
     module.__class__ = type("module", (type(module),), names)
@@ -101,7 +130,7 @@ def _say(name: str, frame: FrameType | None) -> None:
     if _said or frame is None or file.startswith(libraries):
         return
     _said.append(True)
-    who = {"numpy": "NumPy", "PIL": "Pillow"}.get(name.partition(".")[0], "Python")
+    who = {"numpy": "NumPy", "PIL": "Pillow", "yaml": "PyYAML"}.get(name.partition(".")[0], "Python")
     said = f"{who} has dropped {name}; under pe run it is there again, and so are other such names"
     print(f"{_short(file)}:{frame.f_lineno}: note: {said}", file=sys.stderr)  # noqa: T201
 
@@ -119,7 +148,7 @@ class _GivesNames(MetaPathFinder, Loader):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return how to import one of the modules; None where it is another one, or not installed."""
-        found = PathFinder.find_spec(fullname, path, target) if fullname in DROPPED else None
+        found = PathFinder.find_spec(fullname, path, target) if fullname in DROPPED or fullname in CHANGED else None
         if found is None or found.loader is None:
             return None
         self.specs[fullname] = found
@@ -153,7 +182,7 @@ def install() -> None:
     """Let the names be there from now on, in modules that are imported and in those that will be."""
     if any(isinstance(finder, _GivesNames) for finder in sys.meta_path):
         return
-    for name in DROPPED:
+    for name in (*DROPPED, *CHANGED):
         if name in sys.modules:
             give(sys.modules[name])
     sys.meta_path.insert(0, _GivesNames())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -40,3 +41,26 @@ def install() -> None:
     """Let `import paddle` mean this package from now on, in this process and those that are forked from it."""
     if not any(isinstance(finder, PaddleAlias) for finder in sys.meta_path):
         sys.meta_path.insert(0, PaddleAlias())
+
+
+#: What `python` stands for in a shell. Options other than -u are for Python itself, and so is a program on standard input.
+_AS_PYTHON = """%s() {
+  case "$1" in
+    -u) shift; export PYTHONUNBUFFERED=1; %s "$@" ;;
+    -m|[!-]*) %s -P -m pe_cli.paddle.run_script "$@" ;;
+    *) command %s "$@" ;;
+  esac
+}
+"""
+
+
+def shell_command(command: str) -> str:
+    """Return a command for `sh -c` in which `python` runs scripts as this process was run: by `pe run`, or as ever.
+
+    Args:
+        command: what a script would have a shell do.
+    """
+    if not any(isinstance(finder, PaddleAlias) for finder in sys.meta_path):
+        return command
+    names = ("python", "python2", "python3")
+    return "".join(_AS_PYTHON % (name, name, shlex.quote(sys.executable), name) for name in names) + command

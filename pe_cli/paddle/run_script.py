@@ -42,6 +42,7 @@ def start(arguments: Sequence[str]) -> None:
     try:
         if given[0].startswith("--seed="):
             _seed(int(given.pop(0).partition("=")[2]))
+        number_formats.install()
         import_alias.install()
         dropped_names.install()
         if given[0] == "-m":
@@ -85,8 +86,8 @@ def _run_file(argv: list[str]) -> None:
     sys.modules["__main__"] = made
     sys.argv[:] = argv
     _look_in(path.resolve().parent)
-    code = compile(source, name, "exec", dont_inherit=True)  # what is no Python is told from here, as Python tells it
-    exec(number_formats.compiled(source, name) if b"%" in source else code, made.__dict__)
+    compile(source, name, "exec", dont_inherit=True)  # what is no Python is told from here, as Python tells it
+    exec(number_formats.compiled(source, name), made.__dict__)
 
 
 def _run_module(argv: list[str]) -> None:

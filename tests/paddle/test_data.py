@@ -204,6 +204,7 @@ def test_functions_on_readers():
 
     assert list(paddle.batch(count, 2)()) == [[0, 1], [2, 3], [4]]
     assert list(paddle.batch(count, 2, drop_last=True)()) == [[0, 1], [2, 3]]
+    assert list(paddle.batch(count, 5 / 2)()) == [[0, 1], [2, 3], [4]]  # int(batch_size) in 1.8.5
     assert list(paddle.reader.firstn(count, 2)()) == [0, 1]
     assert list(paddle.reader.compose(count, count)())[1] == (1, 1)
     assert sorted(paddle.reader.shuffle(count, 3)()) == [0, 1, 2, 3, 4]
@@ -330,6 +331,18 @@ def test_values_of_slots_are_drawn_from_other_instances(clicks):
     clicks.slots_shuffle(["number"])
     assert [words for words, _ in values(clicks)] == [words for words, _ in before], "what was shuffled first is back"
     assert len({n for _, numbers in values(clicks) for n in numbers}) == 1, "one candidate"
+
+
+def test_a_loader_that_is_called_is_the_loader():
+    # DataLoaderBase.__call__ of 1.8.5 returns self: scripts give it their generator by what a call returned.
+    x = fluid.data("called", [None, 1], "float32")
+    loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=2)
+    loader().set_sample_list_generator(lambda: iter([[(1.0,)], [(2.0,)]]), places=fluid.CPUPlace())
+    assert [batch[0]["called"].item() for batch in loader()] == [1.0, 2.0]
+    assert [next(loader)[0]["called"].item() for _ in range(2)] == [1.0, 2.0]
+    with pytest.raises(StopIteration):
+        next(loader)
+    assert next(loader)[0]["called"].item() == 1.0
 
 
 def test_files_go_through_commands(clicks, tmp_path):

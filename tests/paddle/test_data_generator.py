@@ -36,6 +36,11 @@ def test_texts_are_written_as_they_are():
     assert dg.MultiSlotStringDataGenerator()._gen_str([("words", ["1926", "08", "17"]), ("label", ["1"])]) == "3 1926 08 17 1 1\n"
 
 
+def test_a_zip_is_a_list_of_slots_as_in_python_2():
+    assert dg.MultiSlotStringDataGenerator()._gen_str(zip(["a", "b"], [["5"], ["6", "7"]], strict=True)) == "1 5 2 6 7\n"
+    assert dg.MultiSlotDataGenerator()._gen_str(zip(["a", "b"], [[5], [6, 7]], strict=True)) == "1 5 2 6 7\n"
+
+
 @pytest.mark.parametrize(
     ("sample", "error", "message"),
     [

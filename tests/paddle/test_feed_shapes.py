@@ -67,6 +67,24 @@ def test_fluid_data_takes_what_it_declares(exe):
         exe.run(feed={"x": np.zeros((2, 2, 2), "float32")}, fetch_list=[out])
 
 
+@pytest.mark.parametrize("by", ["feeder", "loader"])
+def test_a_sample_of_more_axes_holds_several_rows(exe, by):
+    # DataToLoDTensorConverter.done of 1.8.5: where the numbers of axes differ, the batch is reshaped to what is declared.
+    lens, pairs = fluid.data("lens", [None], "int64"), fluid.data("pairs", [None, 2], "float32")
+    batch = [([5, 6, 7], [[[0, 1], [2, 3]]]), ([8, 9, 10], [[[4, 5], [6, 7]]])]
+    if by == "feeder":
+        fed = fluid.DataFeeder([lens, pairs], fluid.CPUPlace()).feed(batch)
+    else:
+        loader = fluid.io.DataLoader.from_generator(feed_list=[lens, pairs], capacity=2)
+        loader.set_sample_list_generator(lambda: iter([batch]), places=fluid.CPUPlace())
+        ((fed,),) = loader()
+    found = exe.run(feed=fed, fetch_list=[lens + 0, pairs + 0])
+    np.testing.assert_array_equal(found[0], np.arange(5, 11))
+    np.testing.assert_array_equal(found[1], np.arange(8).reshape(4, 2))
+    with pytest.raises(FluidValueError, match="feed 'pairs' should be"):
+        fluid.DataFeeder([pairs], fluid.CPUPlace()).feed([([1.0, 2.0, 3.0],)])
+
+
 def test_a_condition_of_a_batch_of_one(exe):
     a, b = fluid.data("a", [-1, 1]), fluid.data("b", [-1, 1])
     out = fluid.layers.cond(fluid.layers.less_than(a, b), lambda: a + b, lambda: a * b)

@@ -213,6 +213,8 @@ def test_lengths_that_do_not_add_up_are_no_feed():
 def test_elements_and_sizes_by_the_names_below_those_of_the_pages(of):
     """As 1.8.5 answers; the zoo's evaluation of SSR reads its accuracy by `_get_float_element`."""
     tensor = fluid.LoDTensor() if of == "alone" else fluid.Scope().var("v").get_tensor()
+    assert tensor
+    assert tensor.shape() == [0]
     assert tensor._get_dims() == [0]
     tensor._set_dims([2, 2])
     tensor._alloc_float(fluid.CPUPlace())

@@ -24,6 +24,7 @@ def run(source, **variables):
         ('text = "a %d, " "b %g" % (\n    7,\n    x)', "a 7, b 1.5"),
         ("text = str(7 % 4)", "3"),
         ("text = f'{float(x)} {int(x.reshape(1, 1))} {float(\"2\")} {int(\"11\", 2)}'", "1.5 1 2.0 3"),
+        ("import math\ntext = f'{math.floor(x)} {math.pow(x.reshape(1, 1), 2)}'", "1 2.25"),
         ('text = "%s" % [x.sum() for _ in ("%f" % x,)]', "[np.float64(1.5)]"),
     ],
 )
@@ -33,8 +34,11 @@ def test_arrays_of_one_number_are_numbers_where_numbers_are_written(source, text
 
 @pytest.mark.parametrize(
     "source",
-    ["text = float(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()', 'text = "%d" % "a"'],
-)
+    [
+        "text = float(y)", "import math; text = math.exp(y)", 'text = "%f" % y', 'text = "%f %f" % (y, y)', 'text = "%f" % ()',
+        'text = "%d" % "a"',
+    ],
+)  # fmt: skip
 def test_what_is_no_number_stays_an_error_of_its_line(source):
     with pytest.raises(TypeError) as caught:
         run(f"\n{source}", y=np.ones(2))

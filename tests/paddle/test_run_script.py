@@ -100,6 +100,12 @@ REFUSED: dict[str, tuple[str, int, int, str, str]] = {
     "an exception after a comma": ("try:\n    pass\nexcept KeyError, e:\n    pass\n", 2, 6, "this is Python 2", "fissix"),
     "tabs and spaces": ("if 1:\n        a = 1\n\tb = 1\n", 2, 6, "this is Python 2", "fissix"),
 }
+#: What a pipe command of 1.8 looks like: lines of words become lines of their lengths.
+SLOTS = (
+    "import paddle.fluid.incubate.data_generator as dg\nclass Lengths(dg.MultiSlotDataGenerator):\n    def generate_sample(self, line):\n"
+    "        return lambda: iter([[('x', [len(word) for word in line.split()])]])\n"
+    "if __name__ == '__main__':\n    Lengths().run_from_stdin()\n"
+)
 RUNS = {
     "the modules of paddle": (
         HEAD + "import pe_cli.paddle, sys\nimport paddle.fluid.layers.nn as nn\nfrom paddle.fluid.layers import fc\n"
@@ -133,6 +139,25 @@ RUNS = {
         "for wanted in (lambda: collections.no_such, lambda: __import__('numpy').no_such):\n"
         "    try:\n        wanted()\n    except AttributeError as e:\n        print(e)\n"
     ),
+    "forms that packages have dropped": (
+        "import json\nimport yaml\nassert yaml.load('a: [1, 2.5]') == {'a': [1, 2.5]} == yaml.load('a: [1, 2.5]', yaml.SafeLoader)\n"
+        "assert list(yaml.load_all('- 1\\n---\\n- x\\n')) == [[1], ['x']] and yaml.load.__name__ == 'load'\n"
+        "assert json.loads('[1]', encoding='utf-8') == [1] == json.loads('[1]') == json.loads(b'[1]', encoding=None)\n"
+        "try:\n    yaml.load('!!python/object/apply:os.getcwd []')\nexcept yaml.YAMLError as e:\n    print('refused')\n"
+    ),
+    "arrays of one number in modules": (
+        "import numpy as np\nfrom beside import casts\nimport beside.casts as again, sys, json\n"
+        "print(casts.cast(np.array([[2.5]])), again is casts, casts.__file__.endswith('casts.py'), casts.__spec__.name)\n"
+        "try:\n    casts.cast(np.ones(2))\nexcept TypeError as e:\n    print(e.__traceback__.tb_next.tb_lineno)\n"
+        "print(type(json.__loader__).__name__, type(sys.modules['pe_cli.paddle'].__loader__).__name__)\n"
+    ),
+    "programs that a data set starts": (
+        HEAD + "x = fluid.data('x', [None, 1], 'int64', lod_level=1)\n"
+        "for command in ('python slots.py', 'cat | python3 -u slots.py', 'cd beside && python -m slots'):\n"
+        "    found = fluid.DatasetFactory().create_dataset('InMemoryDataset')\n"
+        "    found.set_use_var([x])\n    found.set_batch_size(2)\n    found.set_filelist(['words.txt'])\n"
+        "    found.set_pipe_command(command)\n    found.load_into_memory()\n    print(found.get_memory_data_size())\n"
+    ),
 }  # fmt: skip
 
 
@@ -144,6 +169,8 @@ def _write(folder: Path) -> None:
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text, encoding="latin-1")
     for name, text in {
+        "words.txt": "a b\nccc\n", "slots.py": SLOTS, "beside/slots.py": SLOTS,
+        "beside/casts.py": "import math\n\ndef cast(x):\n    return int(x), float(x), '%.2f' % x, math.floor(x)\n",
         "beside/__init__.py": "", "beside/inner.py": "SAID = __name__, __file__\n", "beside/fails.py": "def f():\n    {}['x']\nf()\n",
         "beside/implicit.py": "import inner\n", "c/b.txt": "here",
         "beside/net.py": "import paddle.fluid as fluid\ndef build(x):\n    return fluid.layers.reshape(x, [0, 7])\n",
@@ -230,6 +257,24 @@ def test_names_that_python_has_dropped_are_there_and_that_is_said_once(ended: Ma
     assert found.out.splitlines()[1:] == ["module 'collections' has no attribute 'no_such'", "module 'numpy' has no attribute 'no_such'"]
     first = "runs4.py:3: note: Python has dropped collections.Mapping; under pe run it is there again, and so are other such names"
     assert [line for line in found.err.splitlines() if "note:" in line] == [first]
+
+
+def test_forms_that_packages_have_dropped_are_there_and_run_no_code(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs5"]
+    assert (found.code, found.out) == (0, "refused\n"), found.err
+    first = "runs5.py:3: note: PyYAML has dropped yaml.load without a Loader; under pe run it is there again, and so are other such names"
+    assert found.err.splitlines() == [first]
+
+
+def test_modules_of_a_script_take_arrays_of_one_number_as_the_script_does(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs6"]
+    assert found.code == 0, found.err
+    assert found.out.splitlines() == ["(2, 2.5, '2.50', 2) True True beside.casts", "4", "SourceFileLoader SourceFileLoader"]
+
+
+def test_a_program_that_a_data_set_starts_has_the_same_paddle(ended: Mapping[str, Ended]) -> None:
+    found = ended["runs7"]
+    assert (found.code, found.out) == (0, "2\n2\n2\n"), found.err
 
 
 def test_outside_of_pe_run_the_names_stay_dropped() -> None:

@@ -20,19 +20,25 @@ class ComposeNotAligned(ValueError):
     """Readers that are composed have different lengths."""
 
 
-def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
+def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
     """Return a reader of lists of samples; the last list may be shorter.
+
+    Args:
+        reader: gives one sample after the other.
+        batch_size: samples of a list; a fraction is cut off, as scripts divide it by the number of devices.
+        drop_last: whether to leave a shorter last list out.
 
     Raises:
         FluidValueError: batch_size is below 1.
     """
-    if batch_size < 1:
+    size = int(batch_size)
+    if size < 1:
         raise FluidValueError(f"batch_size must be at least 1, got {batch_size}")
 
     def made() -> Iterator[list[Any]]:
         samples = iter(reader())
-        while part := list(itertools.islice(samples, batch_size)):
-            if len(part) == batch_size or not drop_last:
+        while part := list(itertools.islice(samples, size)):
+            if len(part) == size or not drop_last:
                 yield part
 
     return made

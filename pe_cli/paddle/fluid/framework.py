@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from pe_cli.paddle.fluid.constant_sizes import vary
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
 from pe_cli.paddle.fluid.levels import Levels
 from pe_cli.paddle.fluid.naming import CALL
+from pe_cli.paddle.fluid.op_roles import RoleGuards
 from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, ir, text_forms
@@ -71,6 +72,10 @@ class Block(ir.Block):
         return self.vars.get(name)
 
     _var_recursive = var
+
+    def _clone_variable(self, var: Any, force_persistable: bool = True) -> Any:
+        facts = {"lod_level": var.lod_level, "is_data": var.is_data, "persistable": force_persistable or var.persistable}
+        return self.create_var(var.name, shape=var.shape, dtype=var.dtype, **facts)
 
     def create_var(
         self, name: str | None = None, type: Any = None, shape: Any = None, dtype: Any = None, **facts: Any
@@ -181,7 +186,7 @@ class Block(ir.Block):
 _FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at", "any_sizes")
 
 
-class Program(Levels, ir.Program):
+class Program(Levels, RoleGuards):
     """A program whose blocks have the original's accessors.
 
     Attributes:
@@ -237,24 +242,6 @@ class Program(Levels, ir.Program):
         """Set the seed of random ops of the default programs."""
         for program in (default_main_program(), default_startup_program(), self):
             program.random_seed = int(seed)
-
-    @property
-    def op_role(self) -> str:
-        """The role of ops that are appended now."""
-        return self.mark.role.value
-
-    def set_op_role(self, role: str) -> None:
-        """Give ops that are appended from now on a role."""
-        self.mark = replace(self.mark, role=Role(role))
-
-    @property
-    def op_role_var(self) -> list[str]:
-        """The role variables of ops that are appended now."""
-        return list(self.mark.role_vars)
-
-    def set_op_role_var(self, names: Sequence[str]) -> None:
-        """Give ops that are appended from now on role variables."""
-        self.mark = replace(self.mark, role_vars=tuple(names))
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the program as text, one op per line."""

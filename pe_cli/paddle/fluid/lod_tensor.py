@@ -37,8 +37,8 @@ class LoDTensor:
         self._array = np.array(array)
 
     def shape(self) -> list[int]:
-        """Return the sizes."""
-        return list(self._value().shape)
+        """Return the sizes; `[0]` where it has no value."""
+        return list(self._value().shape) if self._is_initialized() else [*self._dims]
 
     def _value(self) -> np.ndarray[Any, Any]:
         if self._array is None:
@@ -59,7 +59,7 @@ class LoDTensor:
     # What scripts call of the original's tensors below its documented names.
 
     def _get_dims(self) -> list[int]:
-        return self.shape() if self._is_initialized() else [*self._dims]
+        return self.shape()
 
     def _set_dims(self, dims: Sequence[int]) -> None:
         sizes = [int(size) for size in dims]
@@ -149,6 +149,10 @@ class LoDTensor:
         value = self._value()
         # Always a copy: writing into an array that a script took must not change the tensor.
         return value.astype(dtype) if dtype is not None else value.copy()
+
+    def __bool__(self) -> bool:
+        """Whether there is a tensor, which scripts ask: there is, however many rows it has."""
+        return True
 
     def __len__(self) -> int:
         return len(self._value())

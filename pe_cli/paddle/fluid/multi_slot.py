@@ -17,6 +17,7 @@ from pe_cli.data.multi_slot import SLOT_TYPES, parse_line, read_lines
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.data_feed_desc import Slot
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.import_alias import shell_command
 
 
 @dataclass
@@ -124,14 +125,15 @@ def piped_lines(file: str, pipe_command: str, download_command: str = "") -> Ite
         source: IO[bytes] | None
         if download_command:
             # $0 is the file: its name is an argument and no part of the command, whatever characters it has.
-            begun.append(subprocess.Popen(["sh", "-c", f'{download_command} "$0"', file], stdout=subprocess.PIPE))
+            begun.append(subprocess.Popen(["sh", "-c", shell_command(f'{download_command} "$0"'), file], stdout=subprocess.PIPE))
             source = begun[0].stdout
         else:
             try:
                 source = files.enter_context(Path(file).open("rb"))
             except OSError as error:
                 raise PeError(f"{file}: {error.strerror}", code=ExitCode.DATA, hint="check the path") from None
-        begun.append(subprocess.Popen(["sh", "-c", pipe_command], stdin=source, stdout=subprocess.PIPE, text=True, errors="replace"))
+        words = ["sh", "-c", shell_command(pipe_command)]
+        begun.append(subprocess.Popen(words, stdin=source, stdout=subprocess.PIPE, text=True, errors="replace"))
         written = begun[-1].stdout
         assert written is not None
         # Empty lines are counted, so that numbers in messages are those of the command's output.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -47,8 +48,12 @@ def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndar
     sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
     if -1 in sizes:
         return array
+    wanted = (len(array), *sizes)
+    if array.size != math.prod(wanted) and array.ndim != len(kind.shape):
+        # A sample of more axes may hold several rows, as in the original: one of eight numbers is eight rows of a vector.
+        wanted = kind.shape
     try:
-        return array.reshape(len(array), *sizes)
+        return array.reshape(wanted)
     except ValueError:
         raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it") from None
 
@@ -134,6 +139,7 @@ class GeneratorLoader:
         self.iterable, self.return_list, self.drop_last = iterable, return_list, drop_last
         self._batches: Callable[[], Iterable[Any]] | None = None
         self._running: Iterator[Any] | None = None
+        self._looped: Iterator[Any] | None = None
         # A reader that is not iterable belongs to the program that it feeds, which asks it in every run.
         if not iterable:
             program = self.feed_list[0].block.program if self.feed_list else default_main_program()
@@ -173,8 +179,18 @@ class GeneratorLoader:
             # As the original returns them: a list with one feed for each device, a list of arrays, or the feed itself.
             yield list(feed.values()) if self.return_list else [feed] if self._wraps() else feed
 
-    def __call__(self) -> Iterator[Any]:
-        return iter(self)
+    def __call__(self) -> GeneratorLoader:
+        """Return the loader itself, over which scripts loop and which they give their generators by this, too."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch of a pass over all of them; the pass after its end begins anew."""
+        self._looped = self._looped or iter(self)
+        try:
+            return next(self._looped)
+        except StopIteration:
+            self._looped = None
+            raise
 
     def _wraps(self) -> bool:
         return self.iterable
@@ -230,9 +246,9 @@ class PyReader(GeneratorLoader):
         """Take a generator of samples, and make batches of them."""
         return self.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
-    def next(self) -> dict[str, Any]:
-        """Return the next batch of a started reader; `GeneratorLoader.next_batch` has the errors."""
-        return self.next_batch()
+    def next(self) -> Any:
+        """Return the next batch of a started reader, or of a loop; `GeneratorLoader.next_batch` has the errors."""
+        return next(self) if self.iterable else self.next_batch()
 
 
 def default_collate_fn(batch: Sequence[Any]) -> list[Any]:

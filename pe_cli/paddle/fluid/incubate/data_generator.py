@@ -118,6 +118,8 @@ def _slots(line: Any) -> Row:
     Raises:
         FluidTypeError: it is no list or tuple of names and values; a TypeError.
     """
+    if isinstance(line, zip):  # a list in Python 2, for which scripts were written
+        line = list(line)
     if not isinstance(line, (list, tuple)) or not all(isinstance(s, (list, tuple)) and len(s) == 2 and isinstance(s[0], str) for s in line):
         raise FluidTypeError(f"a sample is {line!r:.60}", hint='a list such as [("words", [19, 26]), ("label", [1])]')
     return line

@@ -1,0 +1,72 @@
+"""Roles of ops by the names below the documented ones, as BERT's and the Transformer's training code of the zoo uses them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.paddle import fluid
+from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.core import op_proto_and_checker_maker as roles
+
+#: What PaddlePaddle 1.8.5 fetched of the program below: the loss and the rate of six steps, and then the first weight.
+LOSSES = [0.2282245, 0.2067708, 0.0825717, 0.2125417, 0.2146188, 0.0563110]
+RATES = [0.0, 0.0333333, 0.0666667, 0.07, 0.06, 0.05]
+WEIGHT = [0.17885895, 0.10791963, 0.30276516, -0.42043543, 0.6420544, 0.44344345]
+
+
+def _weight(value):
+    return fluid.ParamAttr(initializer=fluid.initializer.NumpyArrayInitializer(np.array(value, "float32")))
+
+
+def test_a_schedule_and_a_decay_of_weights_under_guards():
+    main, start = fluid.default_main_program(), fluid.default_startup_program()
+    x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
+    hidden = layers.fc(x, 2, act="tanh", param_attr=_weight([[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]]))
+    loss = layers.mean(layers.square_error_cost(layers.fc(hidden, 1, param_attr=_weight([[0.7], [-0.8]])), y))
+    with main._lr_schedule_guard():
+        rate = layers.tensor.create_global_var(shape=[1], value=0.0, dtype="float32", persistable=True)
+        step = layers.learning_rate_scheduler._decay_step_counter()
+        with layers.control_flow.Switch() as switch:
+            with switch.case(step < 3.0):
+                layers.tensor.assign(0.1 * (step / 3.0), rate)
+            with switch.default():
+                layers.tensor.assign(layers.learning_rate_scheduler.polynomial_decay(0.1, 10, end_learning_rate=0.0), rate)
+    kept = {p.name: p * 1.0 for p in main.global_block().all_parameters()}
+    for before in kept.values():
+        before.stop_gradient = True
+    _, pairs = fluid.optimizer.Adam(learning_rate=rate).minimize(loss)
+    for parameter, gradient in pairs:
+        with parameter.block.program._optimized_guard([parameter, gradient]), fluid.framework.name_scope("weight_decay"):
+            assert main._current_role == roles.OpRole.Optimize
+            layers.assign(output=parameter, input=parameter - kept[parameter.name] * 0.05 * rate)
+    assert main._current_role == roles.OpRole.Forward
+    evaluation = main.clone(for_test=True)
+    assert not any(op.type in ("adam", "assign") for op in evaluation.global_block().ops), "updates are no part of an evaluation"
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(start)
+    rng, found = np.random.RandomState(0), []
+    for _ in range(6):
+        feed = {"x": rng.rand(4, 3).astype("float32"), "y": rng.rand(4, 1).astype("float32")}
+        found.append([float(value[0]) for value in exe.run(main, feed=feed, fetch_list=[loss, rate])])
+    np.testing.assert_allclose(found, np.transpose([LOSSES, RATES]), rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).ravel(), WEIGHT, rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("number", "role"),
+    [(0, "forward"), (1, "backward"), (2, "optimize"), (16, "lr_sched"), (18, "lr_sched"), (256, "loss"), (257, "backward")],
+)
+def test_a_role_is_set_by_its_number(number, role):
+    program = fluid.Program()
+    program._current_role = number
+    assert program.op_role == role
+
+
+def test_a_variable_of_another_program_is_cloned_into_a_block():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 3], "int64", lod_level=1)
+    block = fluid.Program().global_block()
+    made = block._clone_variable(x, force_persistable=False)
+    assert (made.name, made.shape, made.lod_level, made.persistable) == ("x", (-1, 3), 1, False)
+    assert block._clone_variable(fluid.layers.zeros([2], "float32")).persistable
