@@ -19,6 +19,7 @@ from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
+from pe_cli.data.tables.empty_rows import empty_rows, said_of
 from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.file_formats import named_format
 from pe_cli.session.starters import anomaly, odd_rows, series, series_model, series_times
@@ -167,12 +168,13 @@ def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], setting
     if again is not None:
         raise again
     # What lies at the borders of several files is no border of their table.
-    if not settings.source.is_file() or settings.whole is not None or _delimiter(settings) is None:
-        return table, []
+    ends = settings.source.is_file() and settings.whole is None and _delimiter(settings) is not None
+    table, shown = _without_empty(table, names, source, settings, odd_rows.ends(table, names) if ends else 0)
+    if not ends:
+        return table, shown
     first, last = odd_rows.units(table, names), odd_rows.ends(table, names)
     if not first and not last:
-        return table, []
-    shown = []
+        return table, shown
     if first:
         source["skip"] = first
         cells = "; ".join(odd_rows.told(table, names, row) for row in range(first))
@@ -186,6 +188,18 @@ def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], setting
     table = settings.open(source)
     read_ahead(table, names)
     return table, shown
+
+
+def _without_empty(table: Table, names: Sequence[str], source: dict[str, Any], settings: Settings, last: int) -> tuple[Table, list[str]]:
+    """Return the table without rows that have no cell, where there are such above the last ones; and what to say of them."""
+    empty = empty_rows(table, table.names, MISSING)
+    if not (empty < len(table) - last).any():
+        return table, []
+    source["empty_rows"] = "skip"
+    shown = f"{said_of(table, empty)} (empty_rows: skip)"
+    table = settings.open(source)
+    read_ahead(table, names)
+    return table, [shown]
 
 
 def _delimiter(settings: Settings) -> str | None:
