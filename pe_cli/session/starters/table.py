@@ -303,15 +303,17 @@ def _config(inspected: Inspected, settings: Settings) -> str:
 
 def _decide(inspected: Inspected) -> list[str]:
     """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
-    more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
+    more = "{precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
     goal = inspected.only
     if goal is None:
         return []
     if goal.positive and goal.positive.is_rare:
-        return [f"  decide: f1  # the threshold of '{said(goal.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+        # Where at least half of the alarms are right, as many rows are as when every row is taken for the other class.
+        why = f"'{said(goal.positive.name, 24)}' has the best F1 of the evaluation where half of the alarms are right, or more"
+        return [f"  decide: {{f1: {{precision: 0.5}}}}  # {why}; or f1, {more}"]
     if goal.positive or goal.guess.type == "bag":
         of = f"of '{said(goal.positive.name, 24)}'" if goal.positive else "of each tag"
-        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
+        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; or {more}"]
     return []
 
 
@@ -385,7 +387,8 @@ def _notes(inspected: Inspected) -> tuple[str, ...]:
         name = said(positive.name, 30)
         notes.append(f"metrics are about '{name}', {positive.why}; {best}")
         if positive.is_rare and inspected.only is not None:
-            notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
+            how = "the best F1 where half of the alarms are right, or more (train.decide)"
+            notes.append(f"the threshold of '{name}' is chosen after training: {how}")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts"),
         (("image",), "pictures"),
