@@ -147,4 +147,6 @@ def rule_of(written: object) -> Rule | None:
     if not isinstance(written, dict):
         return Rule("f1")
     ((by, value),) = written.items()
+    if by == "f1":
+        return Rule("f1", value["precision"])
     return Rule("cost", missed=value["missed"], false_alarm=value["false_alarm"]) if by == "cost" else Rule(str(by), float(value))

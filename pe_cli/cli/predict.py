@@ -142,7 +142,7 @@ def _answers(
 ) -> None:
     """Write what the outputs mean, a row per sample."""
     from pe_cli.io.row_output import row_writer
-    from pe_cli.session.data.row_ids import row_ids, superfluous
+    from pe_cli.session.data.row_ids import left_out, row_ids, superfluous
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.evaluation.output_meaning import answers, said
     from pe_cli.session.evaluation.predicted_masks import write_masks
@@ -161,6 +161,8 @@ def _answers(
     if spare:
         listed = ", ".join(spare[:10]) + (f" and {len(spare) - 10} more" if len(spare) > 10 else "")
         echo(f"note: the model does not read {listed}", err=True)
+    for sentence in left_out(job, use):
+        echo(f"note: {sentence}", err=True)
     rows = 0
     with row_writer(out) as write:
         for batch in Evaluator(job).predict(use, names):

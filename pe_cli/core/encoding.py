@@ -30,9 +30,9 @@ class Step(Value):
 
 
 class Fill(Step):
-    """A number stands for NaN."""
+    """A number stands for NaN: the same for all elements, or one for each of the last axis."""
 
-    value: float
+    value: float | tuple[float, ...]
 
 
 class Empty(Step):

@@ -18,7 +18,7 @@ class Rule:
 
     Args:
         by: f1, precision, recall, cost, or threshold, which is given.
-        least: precision or recall that is wanted at least; or the threshold.
+        least: precision or recall that is wanted at least, for f1 precision; or the threshold.
         missed: cost of a row of the class that is not found.
         false_alarm: cost of another row that is taken for it.
     """
@@ -32,7 +32,7 @@ class Rule:
     def said(self) -> str:
         """The rule for people."""
         if self.by == "f1":
-            return "the best F1"
+            return f"the best F1 with a precision of at least {self.least:g}" if self.least else "the best F1"
         if self.by == "cost":
             return f"the least cost, {self.missed:g} for a missed row and {self.false_alarm:g} for a false alarm"
         return "as given" if self.by == "threshold" else f"{self.by} of at least {self.least:g}"
@@ -79,13 +79,27 @@ def choose(rule: Rule, scores: Array, hit: Array) -> Chosen:
         return Chosen(_cheapest(rule, right, taken, float(hit.sum()), between, float(steps[0])))
     precision, recall = right / taken, right / hit.sum()
     if rule.by == "f1":
-        return Chosen(float(between[np.argmax(2 * right / (taken + hit.sum()))]))
+        return _best_f1(rule, precision, recall, between, float(steps[0]))
     wanted, other = (precision, recall) if rule.by == "precision" else (recall, precision)
     enough = wanted >= rule.least
     if not enough.any():
         best = int(np.argmax(wanted))
         return Chosen(float(between[best]), f"no threshold has {rule.said}: the most is {wanted[best]:.4g}")
     return Chosen(float(between[np.argmax(np.where(enough, other, -1.0))]))
+
+
+def _best_f1(rule: Rule, precision: Array, recall: Array, between: Array, most: float) -> Chosen:
+    """Return the threshold of the best F1 that has the precision of the rule; one above all scores where none has it.
+
+    With a precision of at least 0.5 as many rows are right as by taking none, or more.
+    """
+    f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(np.float64).tiny)
+    best = int(np.argmax(np.where(precision >= rule.least, f1, -1.0)))
+    if precision[best] >= rule.least:
+        return Chosen(float(between[best]))
+    best = int(np.argmax(f1))
+    other = f"the best F1, from {between[best]:.4g} on, has {precision[best]:.4g} and finds {recall[best]:.3g} of the rows (decide: f1)"
+    return Chosen((most + 1.0) / 2, f"none has a precision of at least {rule.least:g}, and no row is taken for it; {other}")
 
 
 def _cheapest(rule: Rule, right: Array, taken: Array, there: float, between: Array, most: float) -> float:

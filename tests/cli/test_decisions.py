@@ -86,6 +86,15 @@ def decision(run: Path) -> dict[str, object]:
     return json.loads((newest / "decision.json").read_text())
 
 
+def test_f1_with_a_precision(pe: Pe, write):
+    run = trained(pe, write("decide: {f1: {precision: 0.6}}"))
+    (counts,) = json.loads(pe("eval", run, "--json").out)["decided"]
+    assert counts["found"] / (counts["found"] + counts["false_alarms"]) >= 0.6
+    assert decision(run)["said"] == "the best F1 with a precision of at least 0.6"
+    (threshold,) = decision(run)["thresholds"]
+    assert [row["y"] == "yes" for row in answers(pe, run)] == [float(row["prob_yes"]) >= threshold for row in answers(pe, run)]
+
+
 @pytest.mark.parametrize("calibrate", ["isotonic", "temperature"])
 def test_one_of_two_classes(pe: Pe, write, calibrate):
     run = trained(pe, write(f"decide: {{recall: 0.8}}, calibrate: {calibrate}"))
@@ -156,7 +165,9 @@ def _exported(pe: Pe, run: Path, rows: list[dict[str, str]], decided: str) -> No
         pytest.param("decide: f1", 3, "train.decide: 'label' has 3 classes", id="a threshold of several classes"),
         pytest.param("calibrate: isotonic", 3, "train.calibrate: 'label' has 3 classes", id="isotonic of several classes"),
         pytest.param("decide: {threshold: 1.5}", 2, "must be a number from 0 to 1", id="a threshold above 1"),
-        pytest.param("decide: {precision: 0.9, recall: 0.9}", 2, "with one of precision, recall, cost and threshold", id="two rules"),
+        pytest.param("decide: {precision: 0.9, recall: 0.9}", 2, "with one of f1, precision, recall, cost and threshold", id="two rules"),
+        pytest.param("decide: {f1: 0.5}", 2, "must be a mapping of precision", id="F1 without what is wanted"),
+        pytest.param("decide: {f1: {precision: 2}}", 2, "must be a number from 0 to 1", id="a precision above 1"),
         pytest.param("decide: {cost: {missed: 1}}", 2, "must be a mapping of missed and false_alarm", id="half a cost"),
         pytest.param("decide: best", 2, "must be f1, or a mapping", id="no rule"),
     ],

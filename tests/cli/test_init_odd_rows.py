@@ -58,6 +58,30 @@ def test_a_table_with_a_title_is_trained_on_and_predicted(pe: Pe, tmp_path):
     assert (wrong.code, "bad.csv:64:5: error: column 'amount': 'much' is no finite number" in wrong.err) == (3, True), wrong.err
 
 
+@pytest.mark.parametrize("empty", [",,", '"","",""', "NA,NA,NA", "  ,, "])
+def test_empty_rows_between_others_are_left_out_and_said(pe: Pe, tmp_path, empty):
+    lines = BODY.splitlines()
+    text = "\n".join([HEADER.strip(), *lines[:20], empty, *lines[20:30], empty, *lines[30:], empty, TOTAL])
+    made = init(pe, tmp_path, text)
+    assert made.code == 0, made.err
+    assert "3 rows without a cell are left out (lines 22, 33, 64) (empty_rows: skip)" in made.out
+    assert "the last row is no sample, and left out (limit: 60): 'Total'" in made.out
+    assert "60 rows; 'price' is taken for a number" in made.out
+    assert "empty_rows: skip, limit: 60" in (tmp_path / "c.yaml").read_text()
+    trained = pe("train", tmp_path / "c.yaml", "--quiet", "-o", "train.epochs=2", "-o", f"output.dir={tmp_path}/runs")
+    assert trained.code == 0, trained.err
+    (run,) = (tmp_path / "runs").iterdir()
+    (tmp_path / "new.csv").write_text("\n".join([HEADER.strip(), *lines[:3], empty, *lines[3:5]]))
+    said = pe("predict", run, tmp_path / "new.csv")
+    assert len(list(csv.DictReader(io.StringIO(said.out)))) == 5
+    assert "new.csv: a row without a cell is left out (line 5)" in said.err
+
+
+def test_a_row_with_other_cells_and_no_target_stays_an_error(pe: Pe, tmp_path):
+    made = init(pe, tmp_path, f"{HEADER}{BODY}red,2,\n{BODY}")
+    assert (made.code, "t.csv:62:7: error: column 'price': the target is missing" in made.err) == (3, True), made.err
+
+
 def test_the_header_again_is_an_error_with_its_line(pe: Pe, tmp_path):
     made = init(pe, tmp_path, HEADER + BODY + HEADER + BODY)
     assert made.code == 3

@@ -42,7 +42,7 @@ def test_positive_is_of_classes(pe: Pe, tmp_path):
     assert "'tags' has tags, each with metrics of its own" in made.err
 
 
-@pytest.mark.parametrize(("rare", "line"), [(8, "\n  decide: f1"), (3, "\n  # decide: f1")])
+@pytest.mark.parametrize(("rare", "line"), [(8, "\n  decide: {f1: {precision: 0.5}}"), (3, "\n  # decide: f1")])
 def test_a_rare_class_has_a_threshold_of_its_own(pe: Pe, tmp_path, rare, line):
     rng = np.random.default_rng(1)
     rows = "".join(f"{rng.normal():.3f},{'yes' if i % rare == 0 else 'no'}\n" for i in range(120))
@@ -53,3 +53,19 @@ def test_a_rare_class_has_a_threshold_of_its_own(pe: Pe, tmp_path, rare, line):
     assert ("the threshold of 'yes' is chosen after training" in made.out) == (rare == 8)
     checked = pe("check", tmp_path / "c.yaml", "-o", "train.decide=f1")
     assert checked.code == 0, checked.err
+
+
+def test_a_rare_class_that_nothing_tells_raises_no_alarm(pe: Pe, tmp_path):
+    rows = "".join(f"{'ab'[i // 7 % 2]},{'yes' if i % 7 == 0 else 'no'}\n" for i in range(420))
+    (tmp_path / "t.csv").write_text("a,fails\n" + rows)
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "fails")
+    assert made.code == 0, made.err
+    trained = pe("train", tmp_path / "c.yaml", "-o", "train.epochs=3", "-o", f"output.dir={tmp_path}/runs")
+    assert "none has a precision of at least 0.5, and no row is taken for it" in trained.out + trained.err
+    assert "(decide: f1)" in trained.out + trained.err, "what would find more is said"
+    (run,) = (tmp_path / "runs").iterdir()
+    assert pe("predict", run, tmp_path / "t.csv", "--out", tmp_path / "o.csv").code == 0
+    with (tmp_path / "o.csv").open(newline="") as file:
+        assert {row["fails"] for row in csv.DictReader(file)} == {"no"}
+    measured = pe("eval", run, "-o", "train.decide=f1")
+    assert measured.code == 0, measured.err

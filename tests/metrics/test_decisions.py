@@ -50,6 +50,35 @@ def test_thresholds_are_the_best_ones_of_scikit_learn(rng, ties):
         assert sklearn("precision_score", hit, found) == pytest.approx(precision[recall >= least].max(), rel=1e-12)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=40), st.sampled_from([0.3, 0.5, 0.8]))
+def test_f1_with_a_precision_is_the_best_of_all_that_have_it(pairs, least):
+    scores, hit = np.array([a / 13 for a, _ in pairs]), np.array([b for _, b in pairs])
+    if not hit.any() or hit.all():
+        return
+
+    def measured(threshold):
+        taken = scores >= threshold
+        right = (taken & hit).sum()
+        return right / max(1, taken.sum()), 2 * right / (taken.sum() + hit.sum())
+
+    found = choose(Rule("f1", least), scores, hit)
+    enough = [f1 for precision, f1 in map(measured, scores) if precision >= least]
+    assert measured(found.threshold)[1] == pytest.approx(max(enough, default=0.0))
+    assert bool(found.short) == (not enough)
+    assert enough or not (scores >= found.threshold).any(), "no alarm rather than one that is likely false"
+    if least == 0.5:
+        assert ((scores >= found.threshold) == hit).mean() >= (~hit).mean(), "as many right rows as by taking none"
+
+
+def test_what_f1_has_without_the_precision_is_said():
+    scores, hit = np.array([0.4, 0.3, 0.2, 0.1]), np.array([False, False, True, False])
+    found = choose(Rule("f1", 0.5), scores, hit)
+    assert found.threshold == pytest.approx(0.7)
+    assert "none has a precision of at least 0.5, and no row is taken for it" in found.short
+    assert "the best F1, from 0.15 on, has 0.3333 and finds 1 of the rows (decide: f1)" in found.short
+
+
 @pytest.mark.parametrize(("missed", "false_alarm"), [(10.0, 1.0), (1.0, 1.0), (1.0, 30.0)])
 def test_the_cheapest_threshold_is_that_of_all_that_can_be(rng, missed, false_alarm):
     scores, hit = rows(rng)

@@ -116,8 +116,8 @@ class TrainSection(Section):
     decide: Decide | None = Field(
         default=None,
         description="what the threshold of two classes, or of each tag, is chosen by on the evaluation rows, and kept with the model: f1, "
-        "`{precision: P}` or `{recall: R}` of at least so much, `{cost: {missed: A, false_alarm: B}}`, or `{threshold: T}` itself; "
-        "the most probable class when absent, and tags from 0.5 on",
+        "`{f1: {precision: P}}` of those with at least so much, `{precision: P}` or `{recall: R}` of at least so much, "
+        "`{cost: {missed: A, false_alarm: B}}`, or `{threshold: T}` itself; the most probable class when absent, and tags from 0.5 on",
     )
     calibrate: Literal["temperature", "isotonic"] | None = Field(
         default=None,

@@ -198,7 +198,7 @@ def number_lane(
     if notation.empty:
         steps.append(Empty(notation.empty))
     if state["fill"] is not None:
-        steps.append(Fill(state["fill"]))
+        steps.append(Fill(tuple(state["fill"]) if isinstance(state["fill"], list) else state["fill"]))
     if kind.dtype in FLOATS:
         steps.append(Check("finite", f"column '{source}': the cell is missing"))
     if clip is not None:

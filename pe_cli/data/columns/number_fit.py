@@ -111,9 +111,9 @@ class ScaleState(BaseModel):
 
 
 class NumberState(ScaleState):
-    """What a number column has learned."""
+    """What a number column has learned. Features of arrays have a list in place of one number that is filled in."""
 
-    fill: float | None
+    fill: float | list[float] | None
     dtype: Literal["float32", "float64", "int64"]
     low: float
     high: float
@@ -126,8 +126,9 @@ def scale_of(state: State, shape: tuple[int, ...]) -> tuple[NDArray[np.float64],
     Raises:
         PeError: DATA; they were learned of another number of numbers per row.
     """
-    count = len(state["shift"])
-    if count not in (1, *shape[-1:]):
+    filled = len(state["fill"]) if isinstance(state.get("fill"), list) else 1
+    count = next((count for count in (len(state["shift"]), filled) if count not in (1, *shape[-1:])), 0)
+    if count:
         text = f"a scale that was learned of {count} numbers per row does not fit numbers of shape {list(shape)}"
         raise PeError(text, hint="take another checkpoint of the run", code=ExitCode.DATA)
     return np.asarray(state["shift"]), np.asarray(state["divisor"])
@@ -305,12 +306,7 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     dtype = options.dtype or kind
     if options.scale == "none" and isinstance(options.missing, str) and options.missing == "error":
         return {"fill": None, "shift": [0.0], "divisor": [1.0], "dtype": dtype, "low": 0.0, "high": 0.0, "missing": 0}
-    if options.scale == "robust" or options.missing in ("median", "previous"):
-        raise PeError(
-            f"column '{context.name}': robust scales, medians and previous numbers are for columns of a table, and this field holds arrays",
-            at=context.at,
-            hint="use scale: standard or minmax",
-        )
+    _check_array_options(options, context, each)
     count, total, squares, low, high, missing = _moments(array, rows, each, None)
     mean = total / np.maximum(count, 1)
     if missing and options.missing == "error":
@@ -320,18 +316,52 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     if not (np.isfinite(low) & np.isfinite(high) & np.isfinite(mean)).all():
         raise context.error(0, "a training number is infinite, or too large to be scaled", "correct it, or leave scale and missing out")
     _, _, squares, *_ = _moments(array, rows, each, mean)
+    quarters = _quarters(array, rows) if options.scale == "robust" or options.missing == "median" else np.zeros((3, 1))
     if options.scale == "standard":
         shift, divisor = mean, np.sqrt(squares / np.maximum(count, 1))
     elif options.scale == "minmax":
         shift, divisor = low, high - low
+    elif options.scale == "robust":
+        shift, divisor = quarters[1], quarters[2] - quarters[0]
     else:
         shift, divisor = np.zeros(1), np.array([1.0 if isinstance(options.scale, str) else float(options.scale)])
     divisor = np.where((divisor > 0) & np.isfinite(divisor), divisor, 1.0)
-    fill = float(mean.mean()) if options.missing == "mean" else None if options.missing == "error" else float(options.missing)
+    # Features have units of their own, so that what is usual of one says nothing of another.
+    filled = {"mean": mean, "median": quarters[1]}.get(str(options.missing))
+    fill: float | list[float] | None = None if isinstance(options.missing, str) else float(options.missing)
+    if filled is not None:
+        fill = filled.tolist() if each else float(filled[0])
     return {
         "fill": fill, "shift": shift.tolist(), "divisor": divisor.tolist(), "dtype": dtype,
         "low": float(low.min()), "high": float(high.max()), "missing": missing,
     }  # fmt: skip
+
+
+def _check_array_options(options: NumberOptions, context: Context, each: bool) -> None:
+    """Refuse what arrays have no meaning or no room for.
+
+    Raises:
+        PeError: USAGE; says what would do.
+    """
+    if options.missing == "previous":
+        text = f"column '{context.name}': missing: previous is for columns of a table, and this field holds arrays"
+        raise PeError(text, at=context.at, hint="use missing: mean or median")
+    if not each and (options.scale == "robust" or options.missing == "median"):
+        text = f"column '{context.name}': robust scales and medians are of one number, and every sample of this field has several axes"
+        raise PeError(text, at=context.at, hint="use scale: standard or minmax, and missing: mean")
+
+
+def _quarters(array: Array, rows: Rows | None) -> NDArray[np.float64]:
+    """Return the quartiles of every feature, [3, features], of the numbers that are there; 0 where none is."""
+    found = np.zeros((3, array.shape[1]))
+    samples = len(array) if rows is None else len(rows)
+    step = max(1, CHUNK // max(1, samples))
+    for start in range(0, array.shape[1], step):
+        part = array[:, start : start + step] if rows is None else array[rows, start : start + step]
+        for j, values in enumerate(np.asarray(part, np.float64).T):
+            there = values[~np.isnan(values)]
+            found[:, start + j] = np.quantile(there, [0.25, 0.5, 0.75]) if len(there) else 0.0
+    return found
 
 
 def _moments(

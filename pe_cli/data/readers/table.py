@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.data.raw_cells import MISSING, Table
@@ -62,10 +62,18 @@ class TableOptions(ReaderOptions):
         0, description="of CSV: lines above the header that are left out, such as the title of a report"
     )
     missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
-
+    empty_rows: Literal["keep", "skip"] = Field(
+        "keep", description="skip: leave out rows of which every cell is missing, as spreadsheets have them between others"
+    )
     stream: Annotated[bool, Strict] = Field(
         False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables larger than memory and disk"
     )
+
+    @model_validator(mode="after")
+    def _read_before(self) -> TableOptions:
+        if self.stream and self.empty_rows == "skip":
+            raise ValueError("a stream keeps every row: write the table without its empty rows, or leave stream out")
+        return self
 
     @field_validator("delimiter")
     @classmethod
@@ -99,6 +107,7 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
     Several files make one table, one after the other, and have the same columns in any order. Text may be packed by gzip or zstd.
     Cells are numbers, texts or missing; what they mean is said by `data.columns`.
     """
+    from pe_cli.data.tables.empty_rows import without_empty
     from pe_cli.data.tables.file_patterns import find_shards
     from pe_cli.data.tables.remote_tables import FetchedPart
     from pe_cli.data.tables.stream import StreamTable
@@ -107,7 +116,9 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
 
     spool = Spool()
     parts: list[Part] = []
-    left = None if options.limit is None else options.skip + options.limit
+    skips = options.empty_rows == "skip"
+    # How many rows of a file are left is known when all of them were looked at.
+    left = None if options.limit is None or skips else options.skip + options.limit
     for found in find_shards(options.files, origin):
         # of files behind the last row that is used only the columns are compared
         most = left if left is None else max(1, left)
@@ -121,6 +132,8 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
         else:
             parts.append(open_part(origin.find(found) if isinstance(found, str) else found, options, origin, spool, most))
         left = None if left is None else max(0, left - len(parts[-1]))
+        if skips:
+            parts[-1] = without_empty(parts[-1], options.missing, origin)
     kind = StreamTable if options.stream else PartsTable
     return kind(parts, origin, 0 if origin.is_cut else options.skip, options.limit, frozenset(options.missing))
 

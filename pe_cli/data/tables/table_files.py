@@ -175,6 +175,11 @@ class PartsTable:
     def __len__(self) -> int:
         return self._rows
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Sentences on rows that the files have and the table has not."""
+        return tuple(said for part in self._parts if (said := getattr(part, "left_out", "")))
+
     def cells(self, name: str) -> PartsCells:
         """Return a column, one of `names`."""
         return PartsCells(self, name)

@@ -65,6 +65,12 @@ def superfluous(job: Job, use: str, *, unnamed: bool = False) -> list[str]:
     return _unread(job, use, dataset.table, unnamed) if isinstance(dataset, TableDataset) and job.data.prepared.given else []
 
 
+def left_out(job: Job, use: str) -> tuple[str, ...]:
+    """Return sentences on rows that the files of some data have and that are no samples."""
+    dataset = job.data.dataset(use)
+    return tuple(getattr(dataset.table, "left_out", ())) if isinstance(dataset, TableDataset) else ()
+
+
 def _unread(job: Job, use: str, table: Table, unnamed: bool) -> list[str]:
     fitted = job.data.fitted.columns
     read = {source for column in fitted.values() for source in column.sources} | set(fitted)

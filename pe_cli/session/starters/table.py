@@ -19,6 +19,7 @@ from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
+from pe_cli.data.tables.empty_rows import empty_rows, said_of
 from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.file_formats import named_format
 from pe_cli.session.starters import anomaly, odd_rows, series, series_model, series_times
@@ -167,12 +168,13 @@ def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], setting
     if again is not None:
         raise again
     # What lies at the borders of several files is no border of their table.
-    if not settings.source.is_file() or settings.whole is not None or _delimiter(settings) is None:
-        return table, []
+    ends = settings.source.is_file() and settings.whole is None and _delimiter(settings) is not None
+    table, shown = _without_empty(table, names, source, settings, odd_rows.ends(table, names) if ends else 0)
+    if not ends:
+        return table, shown
     first, last = odd_rows.units(table, names), odd_rows.ends(table, names)
     if not first and not last:
-        return table, []
-    shown = []
+        return table, shown
     if first:
         source["skip"] = first
         cells = "; ".join(odd_rows.told(table, names, row) for row in range(first))
@@ -186,6 +188,18 @@ def _rows_of(table: Table, names: Sequence[str], source: dict[str, Any], setting
     table = settings.open(source)
     read_ahead(table, names)
     return table, shown
+
+
+def _without_empty(table: Table, names: Sequence[str], source: dict[str, Any], settings: Settings, last: int) -> tuple[Table, list[str]]:
+    """Return the table without rows that have no cell, where there are such above the last ones; and what to say of them."""
+    empty = empty_rows(table, table.names, MISSING)
+    if not (empty < len(table) - last).any():
+        return table, []
+    source["empty_rows"] = "skip"
+    shown = f"{said_of(table, empty)} (empty_rows: skip)"
+    table = settings.open(source)
+    read_ahead(table, names)
+    return table, [shown]
 
 
 def _delimiter(settings: Settings) -> str | None:
@@ -289,15 +303,17 @@ def _config(inspected: Inspected, settings: Settings) -> str:
 
 def _decide(inspected: Inspected) -> list[str]:
     """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
-    more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
+    more = "{precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
     goal = inspected.only
     if goal is None:
         return []
     if goal.positive and goal.positive.is_rare:
-        return [f"  decide: f1  # the threshold of '{said(goal.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+        # Where at least half of the alarms are right, as many rows are as when every row is taken for the other class.
+        why = f"'{said(goal.positive.name, 24)}' has the best F1 of the evaluation where half of the alarms are right, or more"
+        return [f"  decide: {{f1: {{precision: 0.5}}}}  # {why}; or f1, {more}"]
     if goal.positive or goal.guess.type == "bag":
         of = f"of '{said(goal.positive.name, 24)}'" if goal.positive else "of each tag"
-        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
+        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; or {more}"]
     return []
 
 
@@ -371,7 +387,8 @@ def _notes(inspected: Inspected) -> tuple[str, ...]:
         name = said(positive.name, 30)
         notes.append(f"metrics are about '{name}', {positive.why}; {best}")
         if positive.is_rare and inspected.only is not None:
-            notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
+            how = "the best F1 where half of the alarms are right, or more (train.decide)"
+            notes.append(f"the threshold of '{name}' is chosen after training: {how}")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts"),
         (("image",), "pictures"),

@@ -200,6 +200,33 @@ def test_a_feature_of_an_array_that_is_always_missing_is_filled(arrays, scale):
     assert found.tolist() == [[scaled[0], 5.0], [scaled[1], 5.0]]
 
 
+@pytest.mark.parametrize("missing", ["mean", "median"])
+@pytest.mark.parametrize("scale", ["none", "robust", "standard"])
+def test_every_feature_of_an_array_is_filled_by_itself_as_scikit_learn_does(arrays, missing, scale):
+    rng = np.random.default_rng(4)
+    values = rng.normal([0.1, 1000.0, -7.0], [0.01, 300.0, 2.0], (200, 3))
+    values[rng.uniform(size=values.shape) < 0.2] = np.nan
+    later = np.where(rng.uniform(size=(30, 3)) < 0.5, np.nan, values[:30])
+    imputer = SimpleImputer(strategy=missing).fit(values)
+    found, _ = arrays(values, later, scale=scale, missing=missing, dtype="float64").take(np.arange(30))
+    wanted = imputer.transform(later)
+    if scale == "robust":
+        wanted = RobustScaler().fit(values).transform(wanted)
+    if scale == "standard":
+        wanted = StandardScaler().fit(values).transform(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_what_stands_for_missing_numbers_of_larger_samples(arrays):
+    values = np.array([[[1.0, np.nan]], [[3.0, 5.0]]])
+    found, _ = arrays(values, missing="mean").take(np.arange(2))
+    assert found.tolist() == [[[1.0, 3.0]], [[3.0, 5.0]]]
+    with pytest.raises(PeError, match="medians are of one number"):
+        arrays(values, missing="median")
+    with pytest.raises(PeError, match="missing: previous is for columns of a table"):
+        arrays(values[:, 0], missing="previous")
+
+
 @pytest.mark.parametrize("values", [[[1.0], [np.inf]], [[1.7e308], [1.7e308]]], ids=["an infinity", "a sum beyond float64"])
 def test_arrays_that_have_no_scale(arrays, values):
     with pytest.raises(PeError, match="infinite, or too large to be scaled") as caught:

@@ -395,6 +395,13 @@ def test_a_column_of_a_file_of_arrays_is_scaled(tmp_path):
     np.testing.assert_allclose(found, [[0, 0], [5**0.5, 5**0.5]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("missing", ["mean", "median"])
+def test_what_is_missing_in_a_file_of_arrays_is_filled_by_feature(tmp_path, missing):
+    job = identity(tmp_path, "{}", f"  columns: {{x: {{type: number, missing: {missing}}}}}\n")
+    found = said_by(job, np.float32([[np.nan, 4], [8, np.nan]]))
+    np.testing.assert_allclose(found, [[3, 4], [8, 4]], rtol=1e-6)  # of 0 2 4 6, and of 1 3 5 7
+
+
 def test_arrays_that_are_gone_are_an_error_that_names_raw(tmp_path):
     job = identity(tmp_path, "{x: {from: x, scale: 2.0}}")
     (tmp_path / "x.npz").unlink()
