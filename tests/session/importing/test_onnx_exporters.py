@@ -254,7 +254,7 @@ def test_rows_that_constants_take_of_a_table_train_the_table(tmp_path: Path) -> 
 
 def test_what_a_layer_needs_as_a_constant_is_trained_as_one_of_its_own_and_told(tmp_path: Path) -> None:
     text = (
-        "(float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y) { l = ReduceL2<axes=[1, 2, 3], keepdims=1>(v) u = Div(v, l) k = Mul(u, g) "
+        "(float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y) { l = ReduceL2<axes=[1, 2, 3], keepdims=1>(v) u = Mul(v, l) k = Mul(u, g) "
         "y = Conv(x, k) }"
     )
     model = graph(text, 13, v=drawn((3, 2, 3, 3), 26), g=drawn((3, 1, 1, 1), 27))
@@ -263,6 +263,100 @@ def test_what_a_layer_needs_as_a_constant_is_trained_as_one_of_its_own_and_told(
     feeds = {"x": drawn((2, 2, 5, 5), 28)}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(computed(made, tmp_path / "made", feeds)[0], session.run(None, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+LENGTH = "l = ReduceL2<axes=[1, 2, 3], keepdims=1>(v) "
+SQUARES = "s = Mul(v, v) t = ReduceSum<keepdims=1>(s, axes) l = Sqrt(t) "
+
+
+@pytest.mark.parametrize(
+    ("text", "dim"),
+    [
+        pytest.param(f"{LENGTH} u = Div(v, l) k = Mul(u, g)", 0, id="directions times lengths"),
+        pytest.param(f"{LENGTH} u = Div(g, l) k = Mul(v, u)", 0, id="factors times what they multiply"),
+        pytest.param(f"{LENGTH} u = Mul(g, v) k = Div(u, l)", 0, id="a quotient of a product"),
+        pytest.param(f"{SQUARES} u = Div(v, l) k = Mul(g, u)", 0, id="the root of a sum of squares"),
+        pytest.param("l = ReduceL2<keepdims=0>(v) u = Div(g, l) k = Mul(v, u)", None, id="one length"),
+    ],
+)
+def test_weight_normalisation_is_trained_as_lengths_and_directions(text: str, dim: int | None, tmp_path: Path) -> None:
+    v, g = drawn((4, 4, 1, 1), 30), np.abs(drawn((4, 1, 1, 1) if dim == 0 else (), 31)) + 0.5
+    text = f"(float[N, 4, 1, 1] x) => (float[N, 4, 1, 1] y) {{ {text} y = Conv(x, k) }}"
+    more = {"axes": np.array([1, 2, 3])} if "axes)" in text else {}
+    names = {"v": "conv.weight_v", "g": "conv.weight_g"}
+    model = graph(text, 13, v=v, g=g.astype(np.float32), **more)
+    model.producer_name = "pytorch"  # of other files a single number may be a constant
+    for tensor in model.graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for node in model.graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = names.get(name, name)
+    made = imported(model, tmp_path)
+    (conv,) = (layer for layer in made.layers.values() if layer["type"] == "conv2d")
+    assert conv["param_attr"] == {"name": "conv.weight", "type": "weight_norm", **({} if dim is None else {"dim": dim})}
+    assert sorted(made.arrays) == ["conv.weight_g", "conv.weight_v"]
+    found = after_a_step(made, tmp_path / "made", {"x": X[:, :, None, None]}, TARGET[:, :, None, None])[:, :, 0, 0]
+
+    directions, lengths = v[:, :, 0, 0].astype(float), g.reshape(-1, 1).astype(float)
+    norm = np.sqrt((directions**2).sum(**({} if dim is None else {"axis": 1, "keepdims": True})))
+    unit = directions / norm
+    d = slope(X @ (lengths * unit).T).T @ X  # of the loss by the weight
+    along = (d * unit).sum(**({} if dim is None else {"axis": 1, "keepdims": True}))
+    moved, longer = directions - RATE * lengths / norm * (d - along * unit), lengths - RATE * along
+    norm = np.sqrt((moved**2).sum(**({} if dim is None else {"axis": 1, "keepdims": True})))
+    np.testing.assert_allclose(found, X @ (longer * moved / norm).T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_rows_that_a_mask_hides_as_a_whole_do_not_stop_training(opset: int, tmp_path: Path) -> None:
+    text = (
+        "(float[N, 4] x, bool[N, 4] seen) => (float[N, 4] y) { h = MatMul(x, w) m = Where(seen, zero, low) s = Add(h, m) "
+        "p = Softmax<axis=-1>(s) n = IsNaN(p) q = Where(n, zero, p) y = MatMul(q, v) }"
+    )
+    model = graph(text, opset, w=W, v=V, zero=np.float32(0), low=np.float32(-np.inf))
+    seen = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]], bool)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    made = imported(model, tmp_path)
+    before = session.run(None, {"x": X, "seen": seen})[0]
+    np.testing.assert_allclose(computed(made, tmp_path / "made", {"x": X, "seen": seen})[0], before, rtol=1e-5, atol=1e-6)
+    found = after_a_step(made, tmp_path / "step", {"x": X, "seen": seen}, TARGET)
+
+    def shares(w: np.ndarray) -> np.ndarray:
+        e = np.exp(X @ w) * seen
+        return np.asarray(e / np.maximum(e.sum(1, keepdims=True), 1e-30))
+
+    p = shares(W)
+    d = slope(p @ V)
+    back = d @ V.T
+    back = p * (back - (back * p).sum(1, keepdims=True))
+    np.testing.assert_allclose(found, shares(W - RATE * X.T @ back) @ (V - RATE * p.T @ d), rtol=1e-4, atol=1e-5)
+
+
+def test_numbered_parameters_are_called_as_their_modules(tmp_path: Path) -> None:
+    model = graph("(float[N, 4] x) => (float[N, 4] y) { h = MatMul(x, w) r = Relu(h) g = MatMul(r, v) y = Add(g, b) }", w=W, v=V, b=V[0])
+    model.producer_name = "pytorch"
+    for tensor, name in zip(model.graph.initializer, ("onnx::MatMul_10", "onnx::MatMul_11", "head.bias"), strict=True):
+        old, tensor.name = tensor.name, name
+        for node in model.graph.node:
+            node.input[:] = [name if one == old else one for one in node.input]
+    paths = ("/layer1/layer1.0/fc/MatMul", "/layer1/layer1.0/Relu", "/head/MatMul", "/head/Add")
+    for node, name in zip(model.graph.node, paths, strict=True):
+        node.name = name
+    made = imported(model, tmp_path)
+    assert sorted(made.arrays) == ["head.bias", "head.weight", "layer1.0.fc.weight"]
+    assert not made.notes
+
+
+def test_weights_that_an_exporter_computed_of_several_are_told(tmp_path: Path) -> None:
+    model = graph("(float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y) { y = Conv(x, k, b) }", k=drawn((3, 2, 3, 3), 32), b=drawn((3,), 33))
+    model.producer_name = "pytorch"
+    model.graph.node[0].name = "/stem/conv/Conv"
+    for tensor, name in zip(model.graph.initializer, ("onnx::Conv_20", "onnx::Conv_21"), strict=True):
+        tensor.name = name
+    model.graph.node[0].input[1:] = ["onnx::Conv_20", "onnx::Conv_21"]
+    made = imported(model, tmp_path)
+    assert sorted(made.arrays) == ["stem.conv.bias", "stem.conv.weight"]
+    assert sum("of several parameters" in note and "'stem.conv.weight'" in note for note in made.notes) == 1
 
 
 NORM = (

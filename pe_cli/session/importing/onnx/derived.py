@@ -47,7 +47,7 @@ def derived(node: Node, arrays: Sequence[Array]) -> list[Value]:
         return found_at
 
     return [
-        Value(array.dtype.name, constant=array, later=partial(layers, i))
+        Value(array.dtype.name, constant=array, later=partial(layers, i), made_by=node)
         if array.dtype.name in FLOATS and array.size
         else Value(array.dtype.name, constant=array)
         for i, array in enumerate(arrays)

@@ -19,7 +19,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.initializer import INITIALIZERS
 from pe_cli.program.ir import Program, Variable
-from pe_cli.program.param_attr import ParamAttr
+from pe_cli.program.param_attr import PARAM_ATTRS
 from pe_cli.session.importing.onnx.file import MOST_AXES, MOST_ELEMENTS
 from pe_cli.session.importing.onnx.values import Array, Size, Symbol, Unimportable, Value
 
@@ -138,6 +138,20 @@ class Emitter:
         if wanted in self.fixed:
             self.fixed.add(name)
         self.arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
+        return name
+
+    def normalised(self, directions: Array, lengths: Array, wanted: str) -> str:
+        """Keep the directions and lengths of a weight; return its name, as wanted where that is free or holds the same ones."""
+        names = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(2)))
+        pairs = ((name, ((f"{name}_v", directions), (f"{name}_g", lengths))) for name in names)
+        free = ((name, pair) for name, pair in pairs if name not in self.arrays)
+        name, pair = next(
+            (name, pair)
+            for name, pair in free
+            if all(_same(self.arrays[part], value) if part in self.arrays else part not in self.block.vars for part, value in pair)
+        )
+        for part, value in pair:
+            self.parameter(value, part)
         return name
 
     def variable(self, value: Value, wanted: str) -> Value:
@@ -262,11 +276,11 @@ class Emitter:
             return [self._made[str(one.variable)] for one in (value if isinstance(value, list) else [value])]
         if kind == "param_attr" and isinstance(value, Mapping):
             facts = dict(value)
-            start = facts.pop("initializer", None)
+            made, start = PARAM_ATTRS[facts.pop("type", "plain")], facts.pop("initializer", None)
             if start is not None:
                 start = dict(start)
                 facts["initializer"] = INITIALIZERS[start.pop("type")](**start)
-            return ParamAttr(**facts)
+            return made(**facts)
         return value
 
 

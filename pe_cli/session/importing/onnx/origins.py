@@ -41,6 +41,7 @@ class Origins:
     Attributes:
         kinds: initializer -> PARAMETER or another kind, as the file says it; none where it says nothing of any.
         names: initializer that the exporter computed of one parameter -> the parameter's name.
+        merged: initializers that it computed of several parameters.
     """
 
     def __init__(self, model: Any) -> None:
@@ -49,6 +50,7 @@ class Origins:
         self.torch = model.producer_name == "pytorch"
         self.kinds: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        self.merged: set[str] = set()
         taken = {tensor.name for tensor in model.graph.initializer}
         for tensor in model.graph.initializer if self.says else ():
             facts = said.get(tensor.name, {})
@@ -57,6 +59,8 @@ class Origins:
             trained = any(_is_parameter(name) for name in of) if of else has_module(tensor.name)
             derived = "PARAMETER" if trained else "CONSTANT"
             self.kinds[tensor.name] = facts.get(_KIND) or derived
+            if sum(map(_is_parameter, of)) > 1:
+                self.merged.add(tensor.name)
             if len(of) == 1 and "." in of[0] and of[0] not in taken:
                 self.names[tensor.name] = of[0]
                 taken.add(of[0])

@@ -17,9 +17,11 @@ from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx import inputs as graph_inputs
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
+from pe_cli.session.importing.onnx.masked_rows import keep_from_nan
 from pe_cli.session.importing.onnx.merged import separated
 from pe_cli.session.importing.onnx.node import Attributes, Node, discover
 from pe_cli.session.importing.onnx.origins import Origins
+from pe_cli.session.importing.onnx.parameter_names import readable
 from pe_cli.session.importing.onnx.subgraphs import INSIDE
 from pe_cli.session.importing.onnx.values import NeedsConstant, Unimportable, Value, described, known
 
@@ -54,6 +56,8 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
     first: Unimportable | None = None
     origins = Origins(plain)
     ties = separated(Path(wish.source), plain, origins)
+    ties += readable(plain, origins)
+    keep_from_nan(plain)
 
     def read(wish: ImportWish) -> ImportedModel:
         made = _in_batches(model, wish, origins)

@@ -106,6 +106,7 @@ class Value:
         later: computes sizes in the step, where a layer takes them as numbers, or a constant that parameters tell.
         trained: it is a parameter of the network.
         items: of a sequence, whose type and shape say nothing then.
+        made_by: node that computes a constant of parameters; a `Node`.
     """
 
     dtype: str
@@ -119,6 +120,7 @@ class Value:
     later: Callable[[], Value] | None = field(default=None, compare=False)
     trained: bool = False
     items: tuple[Value, ...] | None = None
+    made_by: Any = field(default=None, compare=False, repr=False)
 
     @property
     def shape(self) -> tuple[Size, ...]:

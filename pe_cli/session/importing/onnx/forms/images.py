@@ -14,6 +14,7 @@ from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
 from pe_cli.session.importing.onnx.forms.windows import tap_by_tap, window
 from pe_cli.session.importing.onnx.node import Node, form
 from pe_cli.session.importing.onnx.values import Unimportable, Value, known
+from pe_cli.session.importing.onnx.weight_normalisation import weight_attr
 
 
 def sides(pads: Sequence[int]) -> Any:
@@ -54,13 +55,13 @@ def conv(node: Node) -> Value:
     if axes == 1:
         x = as_images(node, x)
         strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
-    _, name = node.parameter(1, "weight", (lambda a: a[:, :, None]) if axes == 1 else None)
+    filters = weight_attr(node, 1, (lambda a: a[:, :, None]) if axes == 1 else None)
     taps = [1, *weight.shape[2:]] if axes == 1 else list(weight.shape[2:])
     args: dict[str, Any] = {"input": x, "num_filters": weight.shape[0], "filter_size": alike(taps)}
     for key, value, plain in (("stride", alike(strides), 1), ("padding", sides(pads), 0), ("dilation", alike(dilations), 1)):
         args |= {} if value == plain else {key: value}
     args |= {"groups": int(node.attr("group", 1))} if node.attr("group", 1) != 1 else {}
-    args |= {"param_attr": {"name": name}, "bias_attr": channels_bias(node, 2)}
+    args |= {"param_attr": filters, "bias_attr": channels_bias(node, 2)}
     type = "conv3d" if axes == 3 else "conv2d"
     if axes != 1:
         return node.out(type, **args)
@@ -78,7 +79,7 @@ def deform_conv(node: Node) -> Value:
         raise Unimportable(f"paddings {pads} that differ from side to side, which the layer deformable_conv has not")
     args: dict[str, Any] = {"input": x, "offset": offset, "num_filters": weight.shape[0], "filter_size": list(weight.shape[2:])}
     args |= {"stride": strides, "padding": pads[:2], "dilation": dilations, "groups": int(node.attr("group", 1))}
-    args |= {"deformable_groups": int(node.attr("offset_group", 1)), "param_attr": {"name": node.parameter(1, "weight")[1]}}
+    args |= {"deformable_groups": int(node.attr("offset_group", 1)), "param_attr": weight_attr(node, 1)}
     args |= {"mask": node.var(4)} if node.has(4) else {"mask": None, "modulated": False}
     return node.out("deformable_conv", bias_attr=channels_bias(node, 3), **args)
 
@@ -117,12 +118,12 @@ def conv_transpose(node: Node) -> Value:
         x = as_images(node, x)
         strides, dilations, pads, taps = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]], [1, *taps]
     group = int(node.attr("group", 1))
-    _, name = node.parameter(1, "weight", (lambda a: a[:, :, None]) if axes == 1 else None)
+    filters = weight_attr(node, 1, (lambda a: a[:, :, None]) if axes == 1 else None)
     args: dict[str, Any] = {"input": x, "num_filters": weight.shape[1] * group, "filter_size": alike(taps)}
     for key, value, plain in (("stride", alike(strides), 1), ("padding", sides(pads), 0), ("dilation", alike(dilations), 1)):
         args |= {} if value == plain else {key: value}
     args |= {"groups": group} if group != 1 else {}
-    args |= {"param_attr": {"name": name}, "bias_attr": channels_bias(node, 2)}
+    args |= {"param_attr": filters, "bias_attr": channels_bias(node, 2)}
     type = "conv3d_transpose" if axes == 3 else "conv2d_transpose"
     if axes != 1:
         return node.out(type, **args)
