@@ -53,6 +53,9 @@ class CELU:
 class CTCLoss:
     def __init__(self, blank: Any = 0, reduction: Any = 'mean') -> None: """Measure how unlikely the labels of every sequence are, wherever in it they are."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class ChannelShuffle:
+    def __init__(self, groups: Any, data_format: Any = 'NCHW', name: Any = None) -> None: """Deal the channels of every group over new groups: channel i of g groups of n becomes i // n + (i % n) g."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class ClipGradByGlobalNorm:
     def __init__(self, *args: Any, need_clip: Any = None, **given: Any) -> None: """The core's, with `need_clip`."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -68,6 +71,9 @@ from pe_cli.paddle.nn.parametric import Conv2D as Conv2D
 from pe_cli.paddle.nn.parametric import Conv2DTranspose as Conv2DTranspose
 from pe_cli.paddle.nn.parametric import Conv3D as Conv3D
 from pe_cli.paddle.nn.parametric import Conv3DTranspose as Conv3DTranspose
+class CosineEmbeddingLoss:
+    def __init__(self, margin: Any = 0, reduction: Any = 'mean', name: Any = None) -> None: """Measure vectors that are alike by 1 - cos, label 1, and those that are not by max(0, cos - margin), label -1."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class CosineSimilarity:
     def __init__(self, axis: Any = 1, eps: Any = 1e-08) -> None: """Return the cosine of the angle along an axis; a product of lengths below eps counts as eps."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -90,6 +96,9 @@ from pe_cli.paddle.nn.parametric import Embedding as Embedding
 class Flatten:
     def __init__(self, start_axis: Any = 1, stop_axis: Any = -1) -> None: """Make one axis of those from start_axis to stop_axis."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Fold:
+    def __init__(self, output_sizes: Any, kernel_sizes: Any, dilations: Any = 1, paddings: Any = 0, strides: Any = 1, name: Any = None) -> None: """Put the windows that `unfold` cuts back to their places in images, adding up where they overlap."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class GELU:
     def __init__(self, approximate: Any = False, name: Any = None) -> None: """Return x times the normal distribution's share below x, or its approximation by tanh."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -98,6 +107,9 @@ class GLU:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import GRU as GRU
 from pe_cli.paddle.nn.rnn_cells import GRUCell as GRUCell
+class GaussianNLLLoss:
+    def __init__(self, full: Any = False, epsilon: Any = 1e-06, reduction: Any = 'mean', name: Any = None) -> None: """Measure how unlikely labels are under normal distributions: (ln variance + (input - label)^2 / variance) / 2, in nats."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.norm import GroupNorm as GroupNorm
 from pe_cli.paddle.nn.parametric import HSigmoidLoss as HSigmoidLoss
 class Hardshrink:
@@ -111,6 +123,9 @@ class Hardswish:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Hardtanh:
     def __init__(self, min: Any = -1.0, max: Any = 1.0, name: Any = None) -> None: """Limit x to [min, max]."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class HingeEmbeddingLoss:
+    def __init__(self, margin: Any = 1.0, reduction: Any = 'mean', name: Any = None) -> None: """Measure distances: of pairs that are alike themselves, label 1, of others max(0, margin - distance), label -1."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Identity:
     def __init__(self) -> None: """Return the input."""
@@ -127,6 +142,7 @@ class L1Loss:
 from pe_cli.paddle.nn.rnn import LSTM as LSTM
 from pe_cli.paddle.nn.rnn_cells import LSTMCell as LSTMCell
 from pe_cli.paddle.nn.layer import Layer as Layer
+from pe_cli.paddle.nn.containers import LayerDict as LayerDict
 from pe_cli.paddle.nn.containers import LayerList as LayerList
 from pe_cli.paddle.nn.norm import LayerNorm as LayerNorm
 class LeakyReLU:
@@ -146,7 +162,7 @@ class MSELoss:
     def __init__(self, reduction: Any = 'mean', name: Any = None) -> None: """Square the difference."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class MarginRankingLoss:
-    def __init__(self, margin: Any = 0.0, reduction: Any = 'mean', name: Any = None) -> None: """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1."""
+    def __init__(self, margin: Any = 0.0, reduction: Any = 'mean', name: Any = None) -> None: """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1; axes of size 1 are repeated."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class MaxPool1D:
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, return_mask: Any = False, ceil_mode: Any = False, name: Any = None) -> None: """Take the largest value of windows of rows [batch, channels, length], with return_mask its place, too."""
@@ -157,6 +173,15 @@ class MaxPool2D:
 class MaxPool3D:
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, return_mask: Any = False, ceil_mode: Any = False, data_format: Any = 'NCDHW', name: Any = None) -> None: """Take the largest value of windows of volumes, with return_mask its place, too."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class MaxUnPool1D:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, data_format: Any = 'NCL', output_size: Any = None, name: Any = None) -> None: """Put what `max_pool1d` found back to its places, which it returns with return_mask, and 0 elsewhere."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class MaxUnPool2D:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, data_format: Any = 'NCHW', output_size: Any = None, name: Any = None) -> None: """Put what `max_pool2d` found back to its places, which it returns with return_mask, and 0 elsewhere."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class MaxUnPool3D:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, data_format: Any = 'NCDHW', output_size: Any = None, name: Any = None) -> None: """Put what `max_pool3d` found back to its places, which it returns with return_mask, and 0 elsewhere."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Maxout:
     def __init__(self, groups: Any, axis: Any = 1, name: Any = None) -> None: """Take the largest of every `groups` channels in a row."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -164,6 +189,12 @@ class Mish:
     def __init__(self, name: Any = None) -> None: """Return x tanh(ln(1 + exp(x)))."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.attention import MultiHeadAttention as MultiHeadAttention
+class MultiLabelSoftMarginLoss:
+    def __init__(self, weight: Any = None, reduction: Any = 'mean', name: Any = None) -> None: """Average over the classes how unlikely yes-or-no labels are under the sigmoid of logits: [batch] before the reduction."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class MultiMarginLoss:
+    def __init__(self, p: Any = 1, margin: Any = 1.0, weight: Any = None, reduction: Any = 'mean', name: Any = None) -> None: """Want the label's score to be larger than all others by a margin: the mean over classes of max(0, margin - own + other)^p."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class NLLLoss:
     def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', name: Any = None) -> None: """Take the negative of every label's input."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -178,14 +209,23 @@ class Pad3D:
     def __init__(self, padding: Any, mode: Any = 'constant', value: Any = 0.0, data_format: Any = 'NCDHW', name: Any = None) -> None: """Continue a tensor beyond its edges."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class PairwiseDistance:
-    def __init__(self, p: Any = 2.0, epsilon: Any = 1e-06, keepdim: Any = False) -> None: """Return the p-norm of the difference of every pair of rows, with epsilon added to the differences."""
+    def __init__(self, p: Any = 2.0, epsilon: Any = 1e-06, keepdim: Any = False, name: Any = None) -> None: """Return the p-norm of the difference of every pair of rows, with epsilon added to the differences."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.containers import ParameterList as ParameterList
 class PixelShuffle:
     def __init__(self, upscale_factor: Any, data_format: Any = 'NCHW', name: Any = None) -> None: """Turn channels into pixels: [N, C r r, H, W] becomes [N, C, H r, W r]."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class PixelUnshuffle:
+    def __init__(self, downscale_factor: Any, data_format: Any = 'NCHW', name: Any = None) -> None: """Turn pixels into channels: [N, C, H r, W r] becomes [N, C r r, H, W]."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class PoissonNLLLoss:
+    def __init__(self, log_input: Any = True, full: Any = False, epsilon: Any = 1e-08, reduction: Any = 'mean', name: Any = None) -> None: """Measure how unlikely counts are under Poisson distributions: exp(input) - label input, in nats."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import RNN as RNN
 from pe_cli.paddle.nn.rnn_cells import RNNCellBase as RNNCellBase
+class RReLU:
+    def __init__(self, lower: Any = 0.125, upper: Any = 0.3333333333333333, name: Any = None) -> None: """Multiply what is below 0 by a number drawn evenly from [lower, upper) while training, else by their mean."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class ReLU:
     def __init__(self, name: Any = None) -> None: """Append `relu` of every element."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -206,6 +246,9 @@ from pe_cli.paddle.nn.rnn import SimpleRNN as SimpleRNN
 from pe_cli.paddle.nn.rnn_cells import SimpleRNNCell as SimpleRNNCell
 class SmoothL1Loss:
     def __init__(self, reduction: Any = 'mean', delta: Any = 1.0, name: Any = None) -> None: """Square small differences and take large ones linearly: 0.5 d^2 up to delta, then delta (|d| - 0.5 delta)."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class SoftMarginLoss:
+    def __init__(self, reduction: Any = 'mean', name: Any = None) -> None: """Measure scores of two classes: ln(1 + exp(-label input)), label 1 or -1."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Softmax:
     def __init__(self, axis: Any = -1, name: Any = None) -> None: """Turn logits along an axis into probabilities; a dtype casts x first."""
@@ -240,6 +283,18 @@ from pe_cli.paddle.nn.transformer import TransformerDecoder as TransformerDecode
 from pe_cli.paddle.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from pe_cli.paddle.nn.transformer import TransformerEncoder as TransformerEncoder
 from pe_cli.paddle.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+class TripletMarginLoss:
+    def __init__(self, margin: Any = 1.0, p: Any = 2, epsilon: Any = 1e-06, swap: Any = False, reduction: Any = 'mean', name: Any = None) -> None: """Want one p-norm to be smaller than another by a margin; see `triplet_margin_with_distance_loss` and `pairwise_distance`."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class TripletMarginWithDistanceLoss:
+    def __init__(self, distance_function: Any = None, margin: Any = 1.0, swap: Any = False, reduction: Any = 'mean', name: Any = None) -> None: """Want one distance to be smaller than another by a margin: max(0, d(input, positive) - d(input, negative) + margin)."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Unflatten:
+    def __init__(self, axis: Any, shape: Any, name: Any = None) -> None: """Make several axes of one; one of the sizes may be -1."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Unfold:
+    def __init__(self, kernel_sizes: Any, dilations: Any = 1, paddings: Any = 0, strides: Any = 1, name: Any = None) -> None: """Cut images into windows, a column each: [batch, channels * window, windows]; see `fluid.layers.unfold`."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Upsample:
     def __init__(self, size: Any = None, scale_factor: Any = None, mode: Any = 'nearest', align_corners: Any = False, align_mode: Any = 0, data_format: Any = 'NCHW', name: Any = None) -> None: """Change the size of images by nearest, bilinear, bicubic or area, of volumes by trilinear, or of rows by linear."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -248,5 +303,8 @@ class UpsamplingBilinear2D:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class UpsamplingNearest2D:
     def __init__(self, size: Any = None, scale_factor: Any = None, data_format: Any = 'NCHW', name: Any = None) -> None: """Change the size of images by nearest, bilinear, bicubic or area, of volumes by trilinear, or of rows by linear."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class ZeroPad2D:
+    def __init__(self, padding: Any, data_format: Any = 'NCHW', name: Any = None) -> None: """Put zeros around images: a number, or columns left and right, rows above and below."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 def dynamic_decode(decoder: Any, inits: Any = None, max_step_num: Any = None, output_time_major: Any = False, impute_finished: Any = False, is_test: Any = False, return_length: Any = False, **given: Any) -> Any: """Repeat the steps of a decoder until all is finished."""

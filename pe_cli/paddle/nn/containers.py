@@ -1,8 +1,8 @@
-"""Layers of layers: Sequential, LayerList and ParameterList."""
+"""Layers of layers: Sequential, LayerList, LayerDict and ParameterList."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pe_cli.paddle.nn.layer import Layer
@@ -75,6 +75,66 @@ class LayerList(_Row):
         self._replace(members)
 
 
+class LayerDict(Layer):
+    """Layers by name, whose parameters count as those of the layer that holds it.
+
+    Args:
+        sublayers: a mapping, or pairs of a name and a layer.
+    """
+
+    def __init__(self, sublayers: Any = None) -> None:
+        super().__init__()
+        self.update(sublayers or {})
+
+    def update(self, sublayers: Any) -> None:
+        """Add layers of a mapping, another LayerDict, or pairs of a name and a layer; one of a name takes the place of the other."""
+        for name, layer in list(sublayers.items() if isinstance(sublayers, (Mapping, LayerDict)) else sublayers):
+            self[name] = layer
+
+    def __getitem__(self, key: str) -> Any:
+        return self._sub_layers[key]
+
+    def __setitem__(self, key: str, sublayer: Any) -> None:
+        order = list(self._sub_layers)
+        self.add_sublayer(key, sublayer)
+        # As in `_Row`: a layer that is put in the place of another would come last in the dict.
+        self.__dict__["_sub_layers"] = {n: self._sub_layers[n] for n in dict.fromkeys([*order, key])}
+
+    def __delitem__(self, key: str) -> None:
+        del self._sub_layers[key]
+
+    def __len__(self) -> int:
+        return len(self._sub_layers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sub_layers)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._sub_layers
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._sub_layers.clear()
+
+    def pop(self, key: str) -> Any:
+        """Remove a layer and return it."""
+        found = self[key]
+        del self[key]
+        return found
+
+    def keys(self) -> Any:
+        """Return the names."""
+        return self._sub_layers.keys()
+
+    def items(self) -> Any:
+        """Return the names and layers."""
+        return self._sub_layers.items()
+
+    def values(self) -> Any:
+        """Return the layers."""
+        return self._sub_layers.values()
+
+
 class ParameterList(_Row):
     """A list of parameters, which count as those of the layer that holds it."""
 
@@ -126,4 +186,4 @@ class Sequential(Layer):
         del self._sub_layers[self._name(key)]
 
 
-__all__ = ["LayerList", "ParameterList", "Sequential"]
+__all__ = ["LayerDict", "LayerList", "ParameterList", "Sequential"]

@@ -13,6 +13,7 @@ from pe_cli.paddle.forwarding import faces
 from pe_cli.paddle.names_v2 import with_names
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
+from pe_cli.paddle.v2_shapes import unflatten
 
 
 def _flatten(x: Any, start_axis: int = 1, stop_axis: int = -1) -> Any:
@@ -29,15 +30,6 @@ def _flatten(x: Any, start_axis: int = 1, stop_axis: int = -1) -> Any:
     else:
         inner = -1
     return call("reshape", x, [*([0] * first), inner, *x.shape[last + 1 :]])
-
-
-def _pairwise_distance(x: Any, y: Any, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False) -> Any:
-    """Return the p-norm of the difference of every pair of rows, with epsilon added to the differences."""
-    # Epsilon is added to the difference itself, before the absolute value, as in the original and in PyTorch.
-    gap = call("abs", call("scale", call("elementwise_sub", x, y), 1.0, epsilon))
-    if p == float("inf"):
-        return call("reduce_max", gap, -1, keepdim)
-    return call("pow", call("reduce_sum", call("pow", gap, float(p)), -1, keepdim), 1.0 / p)
 
 
 def _identity(input: Any) -> Any:
@@ -60,6 +52,7 @@ class Made:
         renamed: argument of the constructor -> the function's.
         fixed: arguments that neither gives.
         defaults: of the constructor, where they differ from the function's.
+        order: of the constructor's first arguments, where it differs.
     """
 
     function: str | Callable[..., Any]
@@ -67,10 +60,11 @@ class Made:
     renamed: Mapping[str, str] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    order: str = ""
 
 
-#: Functions of this module that `nn.functional` has not, with the original's names.
-_OWN = with_names({"flatten": _flatten, "pairwise_distance": _pairwise_distance})
+#: What `nn.functional` has not, with the original's names.
+_OWN = with_names({"flatten": _flatten})
 _LOSS = "input label"
 _NO_DTYPE: dict[str, Any] = {"dtype": None}
 _PADDED = {"padding": "pad"}
@@ -95,10 +89,19 @@ TABLE = {
     "L1Loss": Made("l1_loss", _LOSS),
     "MSELoss": Made("mse_loss", _LOSS),
     "MarginRankingLoss": Made("margin_ranking_loss", "input other label"),
+    "CosineEmbeddingLoss": Made("cosine_embedding_loss", "input1 input2 label"),
+    "GaussianNLLLoss": Made("gaussian_nll_loss", "input label variance"),
+    "HingeEmbeddingLoss": Made("hinge_embedding_loss", _LOSS),
+    "MultiLabelSoftMarginLoss": Made("multi_label_soft_margin_loss", _LOSS),
+    "MultiMarginLoss": Made("multi_margin_loss", _LOSS),
+    "PoissonNLLLoss": Made("poisson_nll_loss", _LOSS),
+    "SoftMarginLoss": Made("soft_margin_loss", _LOSS),
+    "TripletMarginLoss": Made("triplet_margin_loss", "input positive negative"),
+    "TripletMarginWithDistanceLoss": Made("triplet_margin_with_distance_loss", "input positive negative"),
     "NLLLoss": Made("nll_loss", _LOSS),
     "SmoothL1Loss": Made("smooth_l1_loss", _LOSS),
     "CosineSimilarity": Made("cosine_similarity", "x1 x2"),
-    "PairwiseDistance": Made(_OWN["pairwise_distance"], "x y"),
+    "PairwiseDistance": Made("pairwise_distance", "x y"),
     "Dropout": Made("dropout"),
     "Dropout2D": Made("dropout2d"),
     "Dropout3D": Made("dropout3d"),
@@ -121,6 +124,16 @@ TABLE = {
     "Pad2D": Made("pad", renamed=_PADDED),
     "Pad3D": Made("pad", renamed=_PADDED, defaults={"data_format": "NCDHW"}),
     "PixelShuffle": Made("pixel_shuffle"),
+    "PixelUnshuffle": Made("pixel_unshuffle"),
+    "ChannelShuffle": Made("channel_shuffle"),
+    "Fold": Made("fold", order="output_sizes kernel_sizes dilations paddings strides"),
+    "Unfold": Made("unfold", order="kernel_sizes dilations paddings strides"),
+    "Unflatten": Made(unflatten),
+    "ZeroPad2D": Made("zeropad2d"),
+    "MaxUnPool1D": Made("max_unpool1d", "x indices"),
+    "MaxUnPool2D": Made("max_unpool2d", "x indices"),
+    "MaxUnPool3D": Made("max_unpool3d", "x indices"),
+    "RReLU": Made("rrelu"),
     "Upsample": Made("interpolate"),
     "UpsamplingBilinear2D": Made("interpolate", fixed={"mode": "bilinear", "align_corners": True, "align_mode": 0}),
     "UpsamplingNearest2D": Made("interpolate", fixed={"mode": "nearest", "align_corners": False, "align_mode": 0}),
@@ -136,7 +149,8 @@ def _constructor(made: Made, function: Callable[..., Any]) -> inspect.Signature:
         for p in inspect.signature(function).parameters.values()
         if p.name not in left_out
     ]
-    return inspect.Signature(found)
+    first = made.order.split()
+    return inspect.Signature(sorted(found, key=lambda p: first.index(p.name) if p.name in first else len(first)))
 
 
 def make(name: str, made: Made) -> type[Layer]:

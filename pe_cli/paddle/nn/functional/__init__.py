@@ -10,7 +10,7 @@ from pe_cli.paddle import names_v2
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue, composed
 from pe_cli.paddle.forwarding import declared, table
-from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
+from pe_cli.paddle.nn.functional import activation, common, conv, later_layers, later_losses, loss, pooling, vision
 from pe_cli.paddle.reference_names import missing
 
 #: fluid's layers whose arguments are 2.x's, too.
@@ -23,7 +23,7 @@ SAME = (
 def _collected() -> dict[str, Any]:
     found = {
         name: raised_as(FluidValueError)(getattr(module, name))
-        for module in (activation, common, conv, loss, pooling, vision)
+        for module in (activation, common, conv, loss, pooling, vision, later_losses, later_layers)
         for name in module.__all__
     }
     rows = table(declared("nn.functional"), lambda layer: partial(composed.call, layer))

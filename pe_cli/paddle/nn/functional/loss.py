@@ -201,14 +201,6 @@ def smooth_l1_loss(input: Any, label: Any, reduction: str = "mean", delta: float
     return reduced("smooth_l1_loss", call("huber_loss", input, label, delta), reduction)
 
 
-def margin_ranking_loss(
-    input: Any, other: Any, label: Any, margin: float = 0.0, reduction: str = "mean", name: str | None = None
-) -> Any:
-    """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1."""
-    check_reduction("margin_ranking_loss", reduction)
-    return reduced("margin_ranking_loss", call("margin_rank_loss", label, input, other, margin), reduction)
-
-
 def sigmoid_focal_loss(
     logit: Any,
     label: Any,
@@ -314,5 +306,5 @@ def hsigmoid_loss(  # noqa: PLR0913, PLR0917 (2.x's arguments)
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "ctc_loss",
-    "hsigmoid_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
+    "hsigmoid_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
 ]  # fmt: skip

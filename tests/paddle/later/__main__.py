@@ -1,0 +1,3 @@
+from tests.paddle.later import main
+
+main()
