@@ -21,7 +21,6 @@ from pe_cli.paddle.fluid.op_roles import RoleGuards
 from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, ir, text_forms
-from pe_cli.program.ir import Role
 from pe_cli.program.prune import drop_training
 
 #: The original's: name of no variable, and what names of gradients end with.

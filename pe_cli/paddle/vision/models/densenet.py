@@ -164,7 +164,7 @@ class SqueezeNet(Classifier):
         for i in range(1, 9):
             x = getattr(self, f"_conv{i}")(x)
             x = self._pool(x) if i in self._pooled else x
-        if self.num_classes > 0:
+        if self._conv9 is not None:
             x = self._conv9(self._drop(x))
         return call("squeeze", self._avg_pool(call("relu", x)), [2, 3]) if self.with_pool else x
 
