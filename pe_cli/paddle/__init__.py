@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from pe_cli.paddle import (
+    callbacks,
     compat,
     dataset,
     device,
@@ -82,7 +83,8 @@ vars(tensor).update(_FUNCTIONS)  # scripts write `paddle.tensor.triu`, too
 install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "create_parameter", "dataset", "device",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "callbacks", "compat", "create_parameter",
+    "dataset", "device",
     "disable_static", "distributed", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "get_flags", "grad", "in_dynamic_mode", "incubate", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer",

@@ -117,7 +117,7 @@ def _module(path: str) -> ModuleType | None:
 
 #: Modules of earlier and later versions whose names are all refused.
 _OF_OTHER_VERSIONS = (
-    "paddle.fluid.imperative", "paddle.amp", "paddle.callbacks", "paddle.inference", "paddle.jit", "paddle.onnx",
+    "paddle.fluid.imperative", "paddle.amp", "paddle.inference", "paddle.jit", "paddle.onnx",
 )  # fmt: skip
 
 

@@ -135,7 +135,10 @@ REFUSED: dict[str, Refusal] = {
     "paddle.sysconfig.*": Refusal(
         "there is no library with headers to compile against", "docs/adding-an-op.md: an op is a Python file that compiles for every device"
     ),
-    "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
+    **{
+        f"paddle.callbacks.{name}": Refusal(f"it is for {what}", "define on_train_batch_end of a class of paddle.callbacks.Callback")
+        for name, what in (("VisualDL", "a package that is not there"), ("WandbCallback", "a service"))
+    },
 }
 
 #: What the original's index holds that is no name of a program -> what it stands for.

@@ -78,7 +78,7 @@ def test_callbacks_hear_of_epochs_and_may_end_the_training():
             self.model.stop_training = epoch == 1
 
     model().fit(separable(), batch_size=16, epochs=9, verbose=0, callbacks=Ends())
-    assert heard == [(0, ["acc", "loss"]), (1, ["acc", "loss"])]
+    assert heard == [(epoch, ["acc", "batch_size", "loss", "step"]) for epoch in (0, 1)]
 
 
 def test_a_model_says_what_it_lacks():
@@ -154,7 +154,7 @@ def test_loaders_make_batches():
     assert [b[1].tolist() for b in DataLoader(data, batch_size=2, drop_last=True, num_workers=2)] == [[0, 2], [4, 6]]
     assert sorted(i for b in BatchSampler(data, shuffle=True, batch_size=3) for i in b) == [0, 1, 2, 3, 4]
     x, y = fluid.data("x", [-1], "int64"), fluid.data("y", [-1], "int64")
-    assert [sorted(feed) for feed in next(iter(DataLoader(data, [x, y], batch_size=2)))] == [["x", "y"]]
+    assert [sorted(feed) for feed in next(iter(DataLoader(data, [x, y], return_list=False, batch_size=2)))] == [["x", "y"]]
     first, second = random_split(data, [2, 3])
     assert sorted(int(d[i][0]) for d in (first, second) for i in range(len(d))) == [0, 1, 2, 3, 4]
 

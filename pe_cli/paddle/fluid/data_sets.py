@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.reader import DataLoader as OlderLoader
 from pe_cli.paddle.fluid.reader import GeneratorLoader
@@ -204,6 +206,23 @@ def default_collate(samples: Sequence[Any]) -> list[Any]:
     return [np.stack([np.asarray(v) for v in column]) for column in zip(*rows, strict=True)]
 
 
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Which thread of a loader gets samples: its number, how many there are, and the data set."""
+
+    id: int
+    num_workers: int
+    dataset: Any
+
+
+_WORKER = threading.local()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Return which thread of a `DataLoader` this is; None outside of them."""
+    return getattr(_WORKER, "info", None)
+
+
 class DataLoader:
     """Batches of a data set, as lists of arrays, or each as a list with one feed.
 
@@ -219,11 +238,10 @@ class DataLoader:
         collate_fn: samples of a batch -> list of arrays; default: `default_collate`.
         num_workers: threads that get samples; 0 for none.
         use_buffer_reader, use_shared_memory, timeout: without effect: threads share memory, and are waited for.
-        worker_init_fn: only None.
+        worker_init_fn: called with the number of each thread in it, before it gets samples.
 
     Raises:
         FluidValueError: arguments that exclude each other; a ValueError.
-        NotThereYet: worker_init_fn, which is for processes.
     """
 
     from_generator = staticmethod(OlderLoader.from_generator)
@@ -248,15 +266,13 @@ class DataLoader:
         worker_init_fn: Any = None,
     ) -> None:
         del use_buffer_reader, use_shared_memory, timeout
-        if worker_init_fn is not None:
-            raise NotThereYet("DataLoader: worker_init_fn is for processes, and samples are got by threads", hint="leave it out")
         one_by_one = isinstance(dataset, IterableDataset)
         if one_by_one and (shuffle or batch_sampler is not None):
             raise FluidValueError("an IterableDataset has no order to draw", hint="leave shuffle and batch_sampler out")
         if batch_sampler is not None and (batch_size, shuffle, drop_last) != (1, False, False):
             raise FluidValueError("batch_sampler says batch_size, shuffle and drop_last itself", hint="leave these out")
         self.dataset, self.feed_list, self.return_list = dataset, feed_list, return_list or not feed_list
-        self.collate_fn, self.num_workers = collate_fn or default_collate, num_workers
+        self.collate_fn, self.num_workers, self._begin = collate_fn or default_collate, num_workers, worker_init_fn
         self.batch_size, self.drop_last = batch_size, drop_last
         self.batch_sampler = batch_sampler
         if not one_by_one and batch_sampler is None:
@@ -270,12 +286,22 @@ class DataLoader:
                     yield batch
         elif self.num_workers:
             # Threads and not processes: what samples are made by is mostly NumPy or decoding, which releases Python's lock.
-            with ThreadPoolExecutor(self.num_workers) as pool:
+            count = itertools.count()
+            with ThreadPoolExecutor(self.num_workers, initializer=lambda: self._worker_begins(next(count))) as pool:
                 for numbers in self.batch_sampler:
                     yield list(pool.map(self.dataset.__getitem__, numbers))
         else:
             for numbers in self.batch_sampler:
                 yield [self.dataset[i] for i in numbers]
+
+    def _worker_begins(self, number: int) -> None:
+        _WORKER.info = WorkerInfo(number, self.num_workers, self.dataset)
+        if self._begin is not None:
+            self._begin(number)
+
+    def __call__(self) -> Iterator[Any]:
+        """Return what loops over the batches."""
+        return iter(self)
 
     def __iter__(self) -> Iterator[Any]:
         for samples in self._samples():

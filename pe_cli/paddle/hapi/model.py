@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.fluid import io as files
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.executor import Executor
 from pe_cli.paddle.fluid.framework import Program, default_startup_program, program_guard
 from pe_cli.paddle.fluid.scope import global_scope
+from pe_cli.paddle.hapi import model_files
+from pe_cli.paddle.hapi.callbacks import CallbackList, EarlyStopping, configured
 from pe_cli.paddle.hapi.summary import summary
 from pe_cli.paddle.io import DataLoader, Dataset
 from pe_cli.paddle.metric import Metric
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.paddle.static.serialized import InputSpec
-from pe_cli.program.ir import Variable
 
 
 def _list(value: Any) -> list[Any]:
@@ -199,6 +198,8 @@ class Model:
         shuffle: bool = True,
         num_workers: int = 0,
         callbacks: Any = None,
+        accumulate_grad_batches: int = 1,
+        num_iters: int | None = None,
     ) -> None:
         """Train.
 
@@ -207,93 +208,123 @@ class Model:
             eval_data: the same, that is measured.
             batch_size: samples of a batch of a Dataset.
             epochs: passes over train_data.
-            eval_freq: epochs between two measurements.
+            eval_freq: epochs between two measurements; the first epoch is measured.
             log_freq: batches between two lines.
             save_dir: folder; every save_freq epochs there are `EPOCH.pdparams` and others in it, at the end `final`.
             save_freq: epochs.
             verbose: 0 prints nothing, 1 a line for an epoch, 2 also every log_freq batches.
             drop_last, shuffle, num_workers: of the loader of train_data, where it is a Dataset.
-            callbacks: objects whose methods `on_train_begin(logs)`, `on_epoch_begin(epoch, logs)`, `on_train_batch_end(step, logs)`,
-                `on_epoch_end(epoch, logs)` and `on_train_end(logs)` are called where they have them; `set_model(model)` first.
+            callbacks: of `paddle.callbacks`, or objects with some of their methods. A scheduler of the optimizer is taken a step further
+                after every batch, unless there is a `paddle.callbacks.LRScheduler`.
+            accumulate_grad_batches: only 1.
+            num_iters: steps at most; whole epochs otherwise.
+
+        Raises:
+            FluidValueError: gradients of several batches are to be added, num_iters is below 1, or there are no batches; a ValueError.
         """
-        batches = self._batches(train_data, batch_size, shuffle, drop_last, num_workers)
-        told = _Told(self, _list(callbacks))
+        if accumulate_grad_batches != 1:
+            raise FluidValueError("accumulate_grad_batches is for the dynamic mode", hint="fluid.optimizer.GradientMergeOptimizer")
+        batches, steps = self._batches(train_data, batch_size, shuffle, drop_last, num_workers)
+        left = _Left(num_iters)
+        if num_iters is not None and steps is not None:
+            epochs, steps = num_iters // steps + 1, min(num_iters, steps)
+        told = self._told(callbacks, {"epochs": epochs, "steps": steps, "verbose": verbose}, log_freq, save_freq, save_dir)
+        if eval_data is None and any(isinstance(each, EarlyStopping) for each in told):
+            warnings.warn("EarlyStopping needs eval_data", stacklevel=2)
         self.stop_training = False
         logs: dict[str, Any] = {}
-        told.call("on_train_begin", logs)
+        told.call("on_train_begin", {})
         for epoch in range(epochs):
-            told.call("on_epoch_begin", epoch, logs)
-            logs = self._pass("train", batches, partial(self._tell, told, epoch, log_freq if verbose == 2 else 0))
-            if eval_data is not None and (epoch + 1) % eval_freq == 0:
-                found = self.evaluate(eval_data, batch_size, log_freq, 0, num_workers)
-                logs |= {f"eval_{name}": value for name, value in found.items()}
-            if verbose:
-                print(f"epoch {epoch + 1}/{epochs}: {_text(logs)}")  # noqa: T201 (asked for)
+            told.call("on_epoch_begin", epoch, {})
+            logs = self._pass("train", batches, told, left)
             told.call("on_epoch_end", epoch, logs)
-            if save_dir is not None and (epoch + 1) % save_freq == 0:
-                self.save(str(Path(save_dir) / str(epoch)))
+            if eval_data is not None and epoch % eval_freq == 0:
+                self._evaluated(eval_data, batch_size, num_workers, told, _Left(None))
             if self.stop_training:
                 break
-        if save_dir is not None:
-            self.save(str(Path(save_dir) / "final"))
         told.call("on_train_end", logs)
 
-    @staticmethod
-    def _tell(told: _Told, epoch: int, every: int, step: int, logs: dict[str, Any]) -> None:
-        told.call("on_train_batch_end", step, logs)
-        if every and (step + 1) % every == 0:
-            print(f"epoch {epoch + 1}, batch {step + 1}: {_text(logs)}")  # noqa: T201 (asked for)
+    def _told(self, callbacks: Any, params: dict[str, Any], log_freq: int = 1, save_freq: int = 1, save_dir: Any = None) -> CallbackList:
+        return configured(callbacks, self, {"batch_size": None, "metrics": self._names(), **params}, log_freq, save_freq, save_dir)
+
+    def _names(self) -> list[str]:
+        """Return the names of what is measured."""
+        return [*(["loss"] if self._loss else []), *(name for metric in self._metrics for name in _list(metric.name()))]
 
     def evaluate(
-        self, eval_data: Any, batch_size: int = 1, log_freq: int = 10, verbose: int = 2, num_workers: int = 0, callbacks: Any = None
+        self,
+        eval_data: Any,
+        batch_size: int = 1,
+        log_freq: int = 10,
+        verbose: int = 2,
+        num_workers: int = 0,
+        callbacks: Any = None,
+        num_iters: int | None = None,
     ) -> dict[str, Any]:
-        """Measure all batches; arguments of `fit`, with `on_eval_begin(logs)` and `on_eval_end(logs)` of the callbacks.
+        """Measure all batches; arguments of `fit`.
 
         Returns:
-            `loss`, a list of the means over the batches, and the value of every metric by its name.
+            `loss`, a list of those of the last batch, and the value of every metric over all batches by its name.
         """
-        told = _Told(self, _list(callbacks))
-        told.call("on_eval_begin", {})
+        told = self._told(callbacks, {"epochs": None, "steps": None, "verbose": verbose}, log_freq)
+        logs = self._evaluated(eval_data, batch_size, num_workers, told, _Left(num_iters))
+        return {name: logs[name] for name in self._names()}
 
-        def tell(step: int, logs: dict[str, Any]) -> None:
-            if verbose == 2 and (step + 1) % log_freq == 0:
-                print(f"eval, batch {step + 1}: {_text(logs)}")  # noqa: T201 (asked for)
-
-        logs = self._pass("eval", self._batches(eval_data, batch_size, False, False, num_workers), tell)
-        if verbose:
-            print(f"eval: {_text(logs)}")  # noqa: T201 (asked for)
+    def _evaluated(self, data: Any, size: int, workers: int, told: CallbackList, left: _Left) -> dict[str, Any]:
+        batches, steps = self._batches(data, size, False, False, workers)
+        told.call("on_eval_begin", {"steps": steps, "metrics": self._names()})
+        logs = self._pass("eval", batches, told, left)
         told.call("on_eval_end", logs)
         return logs
 
     def predict(
-        self, test_data: Any, batch_size: int = 1, num_workers: int = 0, stack_outputs: bool = False, callbacks: Any = None
+        self,
+        test_data: Any,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        stack_outputs: bool = False,
+        verbose: int = 1,
+        callbacks: Any = None,
     ) -> list[Any]:
         """Return every output, as a list of batches or, with stack_outputs, one array; labels in a sample are left out."""
-        told = _Told(self, _list(callbacks))
-        told.call("on_predict_begin", {})
-        made = [self.predict_batch(b[: len(self._inputs)]) for b in self._batches(test_data, batch_size, False, False, num_workers)()]
-        columns = [list(column) for column in zip(*made, strict=True)]
+        told = self._told(callbacks, {"epochs": None, "steps": None, "verbose": verbose})
+        batches, steps = self._batches(test_data, batch_size, False, False, num_workers)
+        told.call("on_predict_begin", {"steps": steps})
+        made = []
+        for i, batch in enumerate(batches()):
+            told.call("on_predict_batch_begin", i, {})
+            made.append(self.predict_batch(batch[: len(self._inputs)]))
+            told.call("on_predict_batch_end", i, {"step": i, "batch_size": len(batch[0])})
         told.call("on_predict_end", {})
+        columns = [list(column) for column in zip(*made, strict=True)]
         return [np.concatenate(column) for column in columns] if stack_outputs else columns
 
-    def _pass(self, mode: str, batches: Callable[[], Iterator[list[Any]]], tell: Callable[[int, dict[str, Any]], None]) -> dict[str, Any]:
+    def _pass(self, mode: str, batches: Callable[[], Iterator[list[Any]]], told: CallbackList, left: _Left) -> dict[str, Any]:
+        """Go over the batches once; return the logs of the last one."""
         for metric in self._metrics:
             metric.reset()
-        first, count = len(self._inputs), 0
-        sums: Any = 0.0
+        first = len(self._inputs)
         logs: dict[str, Any] = {}
-        for i, batch in enumerate(batches()):
+        for step, batch in enumerate(batches()):
+            told.call(f"on_{mode}_batch_begin", step, logs)
             found = self._measured(mode, batch[:first], batch[first:])
-            sums, count = sums + np.array([float(v[0]) for v in (found[0] if self._metrics else found)]), i + 1
-            logs = {"loss": (sums / count).tolist() if np.size(sums) else []}
+            losses = [float(v[0]) for v in (found[0] if self._metrics else found)]
+            logs |= {"loss": losses} if self._loss else {}
             for metric in self._metrics:
                 logs |= dict(zip(_list(metric.name()), _list(metric.accumulate()), strict=True))
-            tell(i, logs)
-        if not count:
+            logs |= {"step": step, "batch_size": len(batch[0])}
+            told.call(f"on_{mode}_batch_end", step, logs)
+            if left.none():
+                self.stop_training = True
+                break
+        if not logs:
             raise FluidValueError("there are no batches", hint="fewer samples than batch_size, with drop_last?")
         return logs
 
-    def _batches(self, data: Any, size: int, shuffle: bool, drop_last: bool, workers: int) -> Callable[[], Iterator[list[Any]]]:
+    def _batches(
+        self, data: Any, size: int, shuffle: bool, drop_last: bool, workers: int
+    ) -> tuple[Callable[[], Iterator[list[Any]]], int | None]:
+        """Return what gives all batches of some data, and how many there are where that is known."""
         if data is None:
             raise FluidValueError("there is no data", hint="give a paddle.io.Dataset, or a DataLoader")
         loader = DataLoader(data, None, None, True, None, size, shuffle, drop_last, None, workers) if isinstance(data, Dataset) else data
@@ -302,9 +333,13 @@ class Model:
 
         def batches() -> Iterator[list[Any]]:
             for batch in loader() if callable(loader) else loader:
-                yield [batch[name] for name in feeds] if isinstance(batch, dict) else _list(batch)
+                parts = _flat(batch)
+                yield [parts[0][name] for name in feeds] if isinstance(parts[0], dict) else parts
 
-        return batches
+        try:
+            return batches, len(loader)
+        except TypeError:
+            return batches, None
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -313,7 +348,7 @@ class Model:
         return list(self.network.parameters(*args, **given))
 
     def save(self, path: str, training: bool = True) -> None:
-        """Save PATH.pdparams, and PATH.pdopt where there is a training program; otherwise an inference model, by the path.
+        """Save PATH.pdparams, and PATH.pdopt where it has trained; or an inference model.
 
         Args:
             path: without its ending.
@@ -325,51 +360,34 @@ class Model:
             built = self._of("predict")
             save_inference_model(path, built.feeds, built.outputs, self._executor, built.program)
             return
-        self._of("predict")
-        files.save(self._of("train").program if self._optimizer is not None else self._of("predict").program, path)
+        trained = "train" in self._built
+        model_files.write(path, self.network, self._of("train" if trained else "predict").program, trained)
 
     def load(self, path: str, skip_mismatch: bool = False, reset_optimizer: bool = False) -> None:
-        """Load what `save` saved for training.
-
-        Args:
-            path: without its ending.
-            skip_mismatch: leave parameters as they are that the file lacks or that have another shape there.
-            reset_optimizer: leave what the optimizer keeps as it is.
-
-        Raises:
-            FluidValueError: there is no such file, or it does not fit; a ValueError.
-        """
-        program = self._of("train").program if self._optimizer is not None else self._of("predict").program
-        state = files.load_program_state(path)
-        wanted: list[Variable] = files.get_program_parameter(program)
-        names = {v.name for v in wanted}
-        if skip_mismatch:
-            state = {k: a for k, a in state.items() if k not in names or program.global_block().var(k).shape == a.shape}
-        elif names - set(state):
-            raise FluidValueError(f"{path}.pdparams has no value for {', '.join(sorted(names - set(state)))}", hint="skip_mismatch=True")
-        # The optimizer's values are in the file as well, and are no parameters: reset_optimizer leaves them out.
-        files.set_program_state(program, {k: a for k, a in state.items() if k in names or not reset_optimizer})
+        """Load what `save` saved for training; arguments and errors are those of `model_files.read`."""
+        program = self._of("train" if self._optimizer is not None and self._loss is not None else "predict").program
+        model_files.read(path, self.network, program, skip_mismatch=skip_mismatch, reset_optimizer=reset_optimizer)
 
     def summary(self, input_size: Any = None, dtype: Any = None) -> dict[str, int]:
         """Print the layers of the network; see `paddle.summary`. The sizes are those of the inputs, unless others are given."""
         return summary(self.network, self._inputs if input_size is None else input_size, dtype)
 
 
-class _Told:
-    """Callbacks of a loop."""
-
-    def __init__(self, model: Model, callbacks: Sequence[Any]) -> None:
-        self._callbacks = callbacks
-        for each in callbacks:
-            if hasattr(each, "set_model"):
-                each.set_model(model)
-
-    def call(self, method: str, *args: Any) -> None:
-        """Call a method of all callbacks that have it."""
-        for each in self._callbacks:
-            if hasattr(each, method):
-                getattr(each, method)(*args)
+def _flat(batch: Any) -> list[Any]:
+    """Return the parts of a batch; inputs and labels may be lists of their own."""
+    return [part for each in batch for part in _flat(each)] if isinstance(batch, (list, tuple)) else [batch]
 
 
-def _text(logs: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {np.round(value, 4).tolist()}" for name, value in logs.items())
+class _Left:
+    """Counts steps down; None counts nothing."""
+
+    def __init__(self, steps: int | None) -> None:
+        if steps is not None and steps < 1:
+            raise FluidValueError(f"num_iters is {steps}", hint="at least 1")
+        self._steps = steps
+
+    def none(self) -> bool:
+        """Whether the step that is done was the last one."""
+        if self._steps is not None:
+            self._steps -= 1
+        return self._steps == 0

@@ -153,6 +153,22 @@ class Layer:
                     seen.add(parameter.name)
                     yield f"{path}.{name}" if path else name, _declared(parameter)
 
+    def state_dict(self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = "") -> dict[str, Any]:
+        """Return path -> parameter, by all paths that lead to it; values are in the scope.
+
+        Args:
+            destination: a mapping that they are put into; default: a new one.
+            include_sublayers: also those of the layers below.
+            structured_name_prefix: in front of every path.
+        """
+        found: dict[str, Any] = {} if destination is None else destination
+        layers = self.named_sublayers(include_self=True) if include_sublayers else iter([("", self)])
+        for path, layer in layers:
+            for name, parameter in layer._parameters.items():
+                if parameter is not None:
+                    found[structured_name_prefix + (f"{path}.{name}" if path else name)] = _declared(parameter)
+        return found
+
     def parameters(self, include_sublayers: bool = True) -> list[Any]:
         """Return the parameters, each once."""
         return [p for _, p in self.named_parameters(include_sublayers=include_sublayers)]

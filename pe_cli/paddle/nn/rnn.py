@@ -138,7 +138,17 @@ class _Stack(LayerList):
             cells = [self._cell(width, hidden_size, name=name, **given) for _ in range(self.num_directions)]
             one_way = self.num_directions == 1
             self.append(RNN(cells[0], direction == "backward", time_major) if one_way else BiRNN(cells[0], cells[1], time_major))
+        self._name_all()
         self._keep_unread()
+
+    def _name_all(self) -> None:
+        """Give the parameters of the cells the names that they have as the stack's, too."""
+        for number, layer in enumerate(self):
+            cells = {"": layer.cell} if isinstance(layer, RNN) else {"": layer.cell_fw, "_reverse": layer.cell_bw}
+            for way, cell in cells.items():
+                for name, parameter in cell._parameters.items():
+                    if parameter is not None:
+                        self.add_parameter(f"{name}_l{number}{way}", parameter)
 
     def _keep_unread(self) -> None:
         """Make the row of all weights that the original keeps for its library of GPUs: no op reads it, but its files have it."""

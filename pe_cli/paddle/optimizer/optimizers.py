@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pe_cli.paddle.errors import FluidTypeError
+import numpy as np
+
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError
 from pe_cli.paddle.fluid import optimizer as fluid
+from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
+from pe_cli.paddle.fluid.places import CPUPlace
+from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.program.ir import Operator, Program, Variable
 
 #: Arguments in 2.x's order.
@@ -56,6 +61,34 @@ class _Later:
             self._decayed = given.pop("apply_decay_param_fun", None)
             given.pop("lazy_mode", None)
         super().__init__(**given)
+
+    @property
+    def _learning_rate(self) -> Any:
+        """The scheduler, or the number; scripts look at it."""
+        given = self.learning_rate
+        return given.scheduler if isinstance(given, Fed) else given
+
+    def get_lr(self) -> float:
+        """Return the learning rate of the next step."""
+        rate = self._learning_rate
+        return float(rate.last_lr if isinstance(rate, LRScheduler) else rate)
+
+    def set_lr(self, value: float) -> None:
+        """Set the learning rate of the steps to come, in the current scope, too.
+
+        Raises:
+            FluidTypeError: value is no number; a TypeError.
+            EnforceNotMet: a scheduler says the rate; a RuntimeError.
+        """
+        if not isinstance(value, (int, float)):
+            raise FluidTypeError(f"set_lr takes a number, got {type(value).__name__}")
+        if isinstance(self._learning_rate, LRScheduler):
+            raise EnforceNotMet("set_lr: a scheduler says the rate", hint="call the scheduler's step, or give the optimizer a number")
+        self.learning_rate = float(value)
+        for variable in self._rates.values():  # type: ignore[attr-defined]
+            held = global_scope().find_var(variable.name)
+            if held is not None and variable.persistable:
+                held.get_tensor().set(np.full(1, value, variable.dtype), CPUPlace())
 
     def decay_of(self, parameter: Any) -> float:
         """Return the coefficient of a parameter's decay; 0 where `apply_decay_param_fun` says so of its name."""
