@@ -22,7 +22,6 @@ from pe_cli.paddle import (
     tensor,
     text,
     utils,
-    v2_later_functions,
     vision,
 )
 from pe_cli.paddle.dynamic_mode import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
@@ -76,7 +75,6 @@ def seed(seed: int) -> None:
 
 
 globals().update(tensor.functions())
-globals().update(v2_later_functions.later_functions())
 install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [

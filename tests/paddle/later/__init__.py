@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-GROUPS = ("losses", "layers")
+GROUPS = ("losses", "layers", "numbers", "places", "shapes")
 
 
 @dataclass
