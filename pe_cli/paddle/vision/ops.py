@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.reference_names import missing
+from pe_cli.paddle.vision import region_ops
 
 
 def yolo_box(  # noqa: PLR0913, PLR0917 - the original's arguments
@@ -43,5 +44,6 @@ def yolo_loss(  # noqa: PLR0913, PLR0917 - the original's arguments
     )
 
 
-__all__ = ["yolo_box", "yolo_loss"]
+globals().update({name: getattr(region_ops, name) for name in region_ops.NAMES})
+__all__ = ["yolo_box", "yolo_loss", *region_ops.NAMES]
 __getattr__ = missing("paddle.vision.ops", lambda: globals())
