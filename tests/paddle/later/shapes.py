@@ -32,4 +32,11 @@ CASES = {
     "tanh_ and its like": Case(lambda p, x: p.neg_(p.sin_(p.cumsum_(x, 1))), {"x": X}),
     "where_": Case(lambda p, x, y: p.where_(p.greater_than(x, y), x, y), {"x": X, "y": f(3, 4, seed=1)}),
     "methods": Case(lambda p, x: x.fmax(x * 0.5).kthvalue(2)[0].lgamma(), {"x": np.abs(X) + 0.1}, near=1e-5),
+    "viterbi_decode": Case(
+        lambda p, x, w, n: p.text.viterbi_decode(x, w, n), {"x": f(3, 5, 4), "w": f(4, 4, seed=1), "n": np.array([5, 1, 3])}, slopes=False
+    ),
+    "ViterbiDecoder": Case(
+        lambda p, x, w, n: p.text.ViterbiDecoder(w, False)(x, n), {"x": f(3, 5, 4), "w": f(4, 4, seed=1), "n": np.array([2, 1, 4])},
+        slopes=False,
+    ),
 }
