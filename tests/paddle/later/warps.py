@@ -1,4 +1,7 @@
-"""Pictures that 2.6.2 warped by Pillow, all with black around, as it leaves `fill` out. `python -m tests.paddle.later.warps FILE` records them."""
+"""Pictures that 2.6.2 warped by Pillow, all with black around, as it leaves `fill` out.
+
+`python -m tests.paddle.later.warps FILE` records them.
+"""
 
 from __future__ import annotations
 

@@ -176,7 +176,8 @@ class RandomAffine(BaseTransform):
         return angle, moved, scale, slants
 
     def _apply_image(self, img: Any) -> Any:
-        return affine(img, *self.params, self.interpolation, self.fill, self.center)
+        angle, moved, scale, slants = self.params
+        return affine(img, angle, moved, scale, slants, self.interpolation, self.fill, self.center)
 
 
 class RandomPerspective(BaseTransform):
@@ -213,7 +214,10 @@ class RandomPerspective(BaseTransform):
         return starts, [[near(x, width, across), near(y, height, down)] for x, y in corners]
 
     def _apply_image(self, img: Any) -> Any:
-        return img if self.params is None else perspective(img, *self.params, self.interpolation, self.fill)
+        if self.params is None:
+            return img
+        starts, ends = self.params
+        return perspective(img, starts, ends, self.interpolation, self.fill)
 
 
 class RandomErasing(BaseTransform):
@@ -263,7 +267,10 @@ class RandomErasing(BaseTransform):
         return None
 
     def _apply_image(self, img: Any) -> Any:
-        return img if self.params is None else erase(img, *self.params, self.inplace)
+        if self.params is None:
+            return img
+        top, left, tall, wide, value = self.params
+        return erase(img, top, left, tall, wide, value, self.inplace)
 
 
 __all__ = ["RandomAffine", "RandomErasing", "RandomPerspective", "affine", "erase", "perspective"]
