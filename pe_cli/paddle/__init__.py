@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from pe_cli.paddle import (
+    autograd,
     compat,
     dataset,
     device,
@@ -18,6 +19,7 @@ from pe_cli.paddle import (
     nn,
     optimizer,
     reader,
+    regularizer,
     static,
     tensor,
     text,
@@ -33,7 +35,6 @@ from pe_cli.paddle.fluid import (
     Tensor,
     is_compiled_with_cuda,
     is_compiled_with_xpu,
-    regularizer,
 )
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.flags import VERSION, get_flags, set_flags
@@ -43,7 +44,7 @@ from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
-from pe_cli.paddle.reference_names import install, missing, places
+from pe_cli.paddle.reference_names import install, missing
 from pe_cli.paddle.save_load import load, save
 
 __version__ = VERSION
@@ -76,10 +77,9 @@ def seed(seed: int) -> None:
 
 globals().update(tensor.functions())
 install()
-globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "create_parameter", "dataset", "device",
-    "disable_static", "distributed", "distribution", "enable_static",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "autograd", "batch", "compat", "create_parameter",
+    "dataset", "device", "disable_static", "distributed", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "get_flags", "grad", "in_dynamic_mode", "incubate", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer",
     "save", "seed",

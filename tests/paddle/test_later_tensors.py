@@ -53,6 +53,25 @@ def test_random_states_are_none():
         paddle.set_printoptions("many")
 
 
+def test_how_variables_vary_together():
+    """NumPy is the oracle: 2.6.2 returns infinities in static mode."""
+    value = np.random.RandomState(3).rand(3, 5).astype("float32")
+    counts, weights = np.array([1, 2, 1, 3, 1]), np.array([0.2, 1.0, 0.5, 0.7, 0.3], "float32")
+    x, n, w = fluid.data("x", [3, 5]), fluid.data("n", [5], "int64"), fluid.data("w", [5])
+    made = [
+        paddle.linalg.cov(x), paddle.linalg.cov(x, rowvar=False, ddof=False), paddle.linalg.cov(x, fweights=n),
+        paddle.linalg.cov(x, fweights=n, aweights=w), paddle.linalg.cov(x, True, False, aweights=w), paddle.linalg.corrcoef(x),
+        paddle.linalg.cov(fluid.layers.slice(fluid.layers.reshape(x, [-1]), [0], [0], [5])),
+    ]  # fmt: skip
+    wanted = [
+        np.cov(value), np.cov(value, rowvar=False, ddof=0), np.cov(value, fweights=counts),
+        np.cov(value, fweights=counts, aweights=weights), np.cov(value, aweights=weights, ddof=0),
+        np.corrcoef(value), [np.var(value[0], ddof=1)],
+    ]  # fmt: skip
+    for mine, right in zip(run({"x": value, "n": counts, "w": weights}, *made), wanted, strict=True):
+        np.testing.assert_allclose(mine, right, rtol=2e-5, atol=1e-6)
+
+
 def test_numbers_are_drawn_as_often_as_they_should():
     x = fluid.data("x", [None, 2000])
     drawn = [paddle.poisson(x), paddle.randint_like(x, 2, 6, "int64"), paddle.normal_(x, 1.0, 2.0)]

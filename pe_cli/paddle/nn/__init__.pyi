@@ -78,7 +78,7 @@ class CosineSimilarity:
     def __init__(self, axis: Any = 1, eps: Any = 1e-08) -> None: """Return the cosine of the angle along an axis; a product of lengths below eps counts as eps."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class CrossEntropyLoss:
-    def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', soft_label: Any = False, axis: Any = -1, use_softmax: Any = True, name: Any = None) -> None: """Measure how unlikely labels are under the softmax of logits."""
+    def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', soft_label: Any = False, axis: Any = -1, use_softmax: Any = True, label_smoothing: Any = 0.0, name: Any = None) -> None: """Measure how unlikely labels are under the softmax of logits."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Dropout:
     def __init__(self, p: Any = 0.5, axis: Any = None, mode: Any = 'upscale_in_train', name: Any = None) -> None: """Set elements to zero at random while training."""

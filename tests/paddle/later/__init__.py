@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-GROUPS = ("losses", "layers", "numbers", "places", "regions", "shapes")
+GROUPS = ("losses", "layers", "matrices", "numbers", "places", "regions", "shapes")
 
 
 @dataclass

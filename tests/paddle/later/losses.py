@@ -76,4 +76,11 @@ CASES = {
     "TripletMarginWithDistanceLoss": Case(
         lambda p, x, y, z: p.nn.TripletMarginWithDistanceLoss(None, 0.5)(x, y, z), {"x": A, "y": B, "z": C}
     ),
+    "cross_entropy with smooth labels": Case(
+        lambda p, x, t: p.nn.functional.cross_entropy(x, t, label_smoothing=0.1), {"x": A, "t": NUMBERS}
+    ),
+    "CrossEntropyLoss of smooth probabilities": Case(
+        lambda p, x, t: p.nn.CrossEntropyLoss(soft_label=True, label_smoothing=0.3)(x, t),
+        {"x": A, "t": np.abs(B) / np.abs(B).sum(1, keepdims=True)},
+    ),
 }  # fmt: skip

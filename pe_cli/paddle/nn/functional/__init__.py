@@ -18,6 +18,14 @@ SAME = (
     "sequence_mask", "softmax_with_cross_entropy", "square_error_cost", "temporal_shift",
 )  # fmt: skip
 
+#: Functions with `_` behind their names, which return a new tensor, as in 2.6's static mode.
+IN_PLACE = {
+    "hardtanh_": ("hardtanh", "x min=-1.0 max=1.0 name", "Return `hardtanh(x, min, max)`."),
+    "leaky_relu_": ("leaky_relu", "x negative_slope=0.01 name", "Return `leaky_relu(x, negative_slope)`."),
+    "tanh_": ("tanh", "x name", "Return `tanh(x)`."),
+    "thresholded_relu_": ("thresholded_relu", "x threshold=1.0 name", "Return `thresholded_relu(x, threshold)`."),
+}
+
 
 def _collected() -> dict[str, Any]:
     found = {
@@ -29,7 +37,9 @@ def _collected() -> dict[str, Any]:
     ours = {name: raised_as(FluidValueError)(function) for name, function in rows.items()}
     core = discover()
     same = {name: catalogue.adapt(core[name]) for name in SAME}
-    return {**ours, **found, **same}
+    made = {**ours, **found, **same, "tanh": partial(composed.call, "tanh")}
+    in_place = table(IN_PLACE, lambda name: made[name])
+    return {**ours, **found, **same, **in_place}
 
 
 globals().update(_collected())
