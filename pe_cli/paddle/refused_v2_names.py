@@ -23,8 +23,6 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "paddle.check_shape": ("it belongs to the original's own checks", "leave it out: each function checks what it is given"),
     "paddle.nextafter": ("there is no kernel that steps from float to float", "numpy.nextafter, on values that are fed"),
     "paddle.autograd.*": _DYNAMIC,
-    "paddle.nn.RNNTLoss": ("there is no kernel for transducers", "nn.CTCLoss"),
-    "paddle.nn.functional.rnnt_loss": ("there is no kernel for transducers", "nn.functional.ctc_loss"),
     "paddle.nn.functional.class_center_sample": (
         "how many classes it returns only the labels tell", "nn.functional.margin_cross_entropy of all classes"
     ),

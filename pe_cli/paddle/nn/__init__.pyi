@@ -223,6 +223,9 @@ class PoissonNLLLoss:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import RNN as RNN
 from pe_cli.paddle.nn.rnn_cells import RNNCellBase as RNNCellBase
+class RNNTLoss:
+    def __init__(self, blank: Any = 0, fastemit_lambda: Any = 0.001, reduction: Any = 'mean', name: Any = None) -> None: """Measure how unlikely labels are, whatever steps of a series they belong to, in nats."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class RReLU:
     def __init__(self, lower: Any = 0.125, upper: Any = 0.3333333333333333, name: Any = None) -> None: """Multiply what is below 0 by a number drawn evenly from [lower, upper) while training, else by their mean."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...

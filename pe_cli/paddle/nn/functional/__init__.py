@@ -9,7 +9,17 @@ from pe_cli.layers.define.registry import discover
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue, composed
 from pe_cli.paddle.forwarding import declared, table
-from pe_cli.paddle.nn.functional import activation, common, conv, later_layers, later_losses, loss, pooling, vision
+from pe_cli.paddle.nn.functional import (
+    activation,
+    common,
+    conv,
+    later_layers,
+    later_losses,
+    loss,
+    pooling,
+    transducer,
+    vision,
+)
 from pe_cli.paddle.reference_names import missing
 
 #: fluid's layers whose arguments are 2.x's, too.
@@ -30,7 +40,7 @@ IN_PLACE = {
 def _collected() -> dict[str, Any]:
     found = {
         name: raised_as(FluidValueError)(getattr(module, name))
-        for module in (activation, common, conv, loss, pooling, vision, later_losses, later_layers)
+        for module in (activation, common, conv, loss, pooling, vision, later_losses, later_layers, transducer)
         for name in module.__all__
     }
     rows = table(declared("nn.functional"), lambda layer: partial(composed.call, layer))

@@ -91,6 +91,7 @@ def prelu(x: Any, weight: Any, name: Any = None) -> Any: """Let x through where 
 def relu(x: Any, name: Any = None) -> Any: """Append `relu` of every element."""
 def relu6(x: Any, name: Any = None) -> Any: """Append `relu6` of every element."""
 def relu_(x: Any, name: Any = None) -> Any: """Return `relu(x)`; the plan decides what shares memory."""
+def rnnt_loss(input: Any, label: Any, input_lengths: Any, label_lengths: Any, blank: Any = 0, fastemit_lambda: Any = 0.001, reduction: Any = 'mean', name: Any = None) -> Any: """Measure how unlikely labels are, whatever steps of a series they belong to, in nats."""
 def rrelu(x: Any, lower: Any = 0.125, upper: Any = 0.3333333333333333, training: Any = True, name: Any = None) -> Any: """Multiply what is below 0 by a number drawn evenly from [lower, upper) while training, else by their mean."""
 def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False, training: Any = True, name: Any = None) -> Any: """Average values with weights from the likeness of queries and keys: softmax(query key^T / sqrt(width) + attn_mask) value."""
 def selu(x: Any, scale: Any = 1.0507009873554805, alpha: Any = 1.6732632423543772, name: Any = None) -> Any: """Return scale x above 0 and scale alpha (exp(x) - 1) below."""
