@@ -127,7 +127,11 @@ def broadcast_tensors(input: Any, name: str | None = None) -> list[Any]:
 
 
 def unflatten(x: Any, axis: int, shape: Any, name: str | None = None) -> Any:
-    """Make several axes of one; one of the sizes may be -1."""
+    """Make several axes of one; one of the sizes may be -1.
+
+    Raises:
+        FluidValueError: several sizes that only a step knows; a ValueError.
+    """
     at = axis_of("unflatten", x, axis)
     if isinstance(shape, Variable):
         sizes = layers.shape(x)
