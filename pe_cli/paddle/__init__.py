@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from pe_cli.paddle import (
+    autograd,
     callbacks,
     compat,
     dataset,
@@ -19,11 +20,11 @@ from pe_cli.paddle import (
     nn,
     optimizer,
     reader,
+    regularizer,
     static,
     tensor,
     text,
     utils,
-    v2_later_functions,
     vision,
 )
 from pe_cli.paddle.dynamic_mode import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
@@ -35,7 +36,6 @@ from pe_cli.paddle.fluid import (
     Tensor,
     is_compiled_with_cuda,
     is_compiled_with_xpu,
-    regularizer,
 )
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.flags import VERSION, get_flags, set_flags
@@ -46,7 +46,7 @@ from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
 from pe_cli.paddle.names_v2 import with_names
-from pe_cli.paddle.reference_names import install, missing, places
+from pe_cli.paddle.reference_names import install, missing
 from pe_cli.paddle.save_load import load, save
 
 __version__ = VERSION
@@ -77,15 +77,13 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-_FUNCTIONS = with_names({**tensor.functions(), **v2_later_functions.later_functions()})
+_FUNCTIONS = with_names(tensor.functions())
 globals().update(_FUNCTIONS)
 vars(tensor).update(_FUNCTIONS)  # scripts write `paddle.tensor.triu`, too
 install()
-globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "callbacks", "compat", "create_parameter",
-    "dataset", "device",
-    "disable_static", "distributed", "distribution", "enable_static",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "autograd", "batch", "callbacks", "compat",
+    "create_parameter", "dataset", "device", "disable_static", "distributed", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "get_flags", "grad", "in_dynamic_mode", "incubate", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer",
     "save", "seed",

@@ -14,6 +14,9 @@ from pe_cli.paddle.fluid.backward import gradients
 from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.program.ir import Parameter, Variable
 
+#: Names of variables that were made where gradients were enabled again.
+ENABLED: set[str] = set()
+
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
@@ -26,7 +29,7 @@ def no_grad() -> Iterator[None]:
     yield
     for name, made in block.vars.items():
         # A parameter that is made inside stays trainable, as in the original.
-        if name not in before and not isinstance(made, Parameter):
+        if name not in before and name not in ENABLED and not isinstance(made, Parameter):
             made.stop_gradient = True
 
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from pe_cli.core.lazy_dataclass import dataclass
 from pe_cli.paddle.errors import NotThereYet
+from pe_cli.paddle.refused_v2_names import refusals
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ REFUSED: dict[str, Refusal] = {
         for name, what in (("VisualDL", "a package that is not there"), ("WandbCallback", "a service"))
     },
 }
+REFUSED.update(refusals(Refusal))
 
 #: What the original's index holds that is no name of a program -> what it stands for.
 NO_NAMES = {

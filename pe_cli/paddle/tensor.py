@@ -6,6 +6,8 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle import v2_composed_functions as further
+from pe_cli.paddle import v2_distributions, v2_later_functions, v2_modes, v2_numbers, v2_places, v2_shapes
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers.selection import select
 from pe_cli.paddle.v2_functions import later_functions
@@ -108,4 +110,7 @@ def functions() -> dict[str, Any]:
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
     own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, einsum, argsort, sort, scatter, randperm)
     more = {name: getattr(further, name) for name in further.__all__}
-    return {**same, **{f.__name__: f for f in own}, **more, **later_functions()}
+    found = {**same, **{f.__name__: f for f in own}, **more, **later_functions(), **v2_later_functions.later_functions()}
+    for module in (v2_shapes, v2_numbers, v2_distributions, v2_places):
+        found |= {name: raised_as(FluidValueError)(function) for name, function in module.functions().items()}
+    return {**v2_modes.functions(), **v2_modes.in_place(found), **found}

@@ -201,11 +201,6 @@ def repeat_interleave(x: Any, repeats: int, axis: int | None = None, name: str |
     return layers.reshape(wide, sizes)
 
 
-def take_along_axis(arr: Any, indices: Any, axis: int, broadcast: bool = True) -> Any:
-    """Take along an axis, at every place of the others, the entries whose numbers are given there."""
-    return call("take_along_axis", arr, indices, axis)
-
-
 def inner(x: Any, y: Any, name: str | None = None) -> Any:
     """Multiply along the last axes of both and add up."""
     if len(y.shape) == 1:
@@ -238,6 +233,6 @@ def later_functions() -> dict[str, Any]:
     """Return every function of this module, and the element types, by their names."""
     own = (
         acosh, amax, amin, asinh, atan2, atanh, clone, count_nonzero, deg2rad, diff, expm1, frac, hypot, inner, isclose, lerp, logaddexp,
-        logit, masked_fill, moveaxis, nanmean, nansum, neg, outer, rad2deg, repeat_interleave, standard_normal, take_along_axis, trunc,
+        logit, masked_fill, moveaxis, nanmean, nansum, neg, outer, rad2deg, repeat_interleave, standard_normal, trunc,
     )  # fmt: skip
     return {**{kind: kind for kind in DTYPES}, **{f.__name__: f for f in own}}

@@ -127,7 +127,11 @@ def broadcast_tensors(input: Any, name: str | None = None) -> list[Any]:
 
 
 def unflatten(x: Any, axis: int, shape: Any, name: str | None = None) -> Any:
-    """Make several axes of one; one of the sizes may be -1."""
+    """Make several axes of one; one of the sizes may be -1.
+
+    Raises:
+        FluidValueError: several sizes that only a step knows; a ValueError.
+    """
     at = axis_of("unflatten", x, axis)
     if isinstance(shape, Variable):
         sizes = layers.shape(x)
@@ -204,7 +208,7 @@ def as_strided(x: Any, shape: Any, stride: Any, offset: int = 0, name: str | Non
     for axis, step in enumerate(stride):
         along = np.arange(places.shape[axis]) * step
         places += along.reshape([-1 if a == axis else 1 for a in range(places.ndim)])
-    return layers.reshape(layers.gather(layers.reshape(x, [-1]), counted(places.ravel())), list(places.shape))
+    return layers.reshape(layers.gather(layers.reshape(x, [-1]), counted(places.ravel()), overwrite=False), list(places.shape))
 
 
 def unfold(x: Any, axis: int, size: int, step: int, name: str | None = None) -> Any:
@@ -340,7 +344,7 @@ def combinations(x: Any, r: int = 2, with_replacement: bool = False, name: str |
     chosen = list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(range(n), r))
     if not chosen:
         raise FluidValueError(f"combinations: {r} of {n} elements", hint="r at most as many as there are")
-    return layers.reshape(layers.gather(x, counted(np.ravel(chosen))), [len(chosen), r])
+    return layers.reshape(layers.gather(x, counted(np.ravel(chosen)), overwrite=False), [len(chosen), r])
 
 
 def functions() -> dict[str, Any]:

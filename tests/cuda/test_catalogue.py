@@ -27,6 +27,10 @@ WITHOUT = {
         "bitcast bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cumprod cumprod_grad grid_sample "
         "grid_sample_grad put_along_axis put_along_axis_grad take_along_axis take_along_axis_grad"
     ),
+    "it is there for functions of PaddlePaddle 2.x, and has kernels for CPUs alone": (
+        "bessel_i bessel_i_grad erfinv erfinv_grad lgamma lgamma_grad logcumsumexp logcumsumexp_grad polygamma polygamma_grad "
+        "running_extreme"
+    ),
     "it is of the Python names alone, whose lists and hashed texts lie on the host": (
         "list_of list_put list_get list_join list_first list_copy pyramid_hash pyramid_hash_grad"
     ),

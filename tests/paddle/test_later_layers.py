@@ -80,6 +80,21 @@ def test_gumbel_softmax_draws_classes_as_often_as_their_probabilities_say():
     assert np.abs(found[3]).max() > 0.1
 
 
+def test_parts_of_regions_have_channels_of_their_own():
+    x, boxes, counts = fluid.data("x", [2, 8, 8, 8]), fluid.data("b", [3, 4]), fluid.data("n", [2], "int32")
+    ops = paddle.vision.ops
+    made = [ops.psroi_pool(x, boxes, counts, 2, 0.5), ops.PSRoIPool(2, 0.5)(x, boxes, counts)]
+    feed = {"x": RNG.randn(2, 8, 8, 8).astype("float32"), "n": np.array([1, 2], "int32")}
+    feed["b"] = np.array([[0, 0, 11, 11], [2, 4, 9, 13], [4, 4, 7, 7]], "float32")
+    found = run(feed, *made)
+    # The first region has the pixels 0 to 5, and each of its parts three by three of them.
+    parts = [[feed["x"][0, 4 * c + 2 * i + j, 3 * i : 3 * i + 3, 3 * j : 3 * j + 3].mean() for i in (0, 1) for j in (0, 1)] for c in (0, 1)]
+    np.testing.assert_allclose(found[0][0].reshape(2, 4), parts, atol=1e-6)
+    np.testing.assert_array_equal(found[0], found[1])
+    with pytest.raises(ValueError, match="in 3 times 3 parts"):
+        ops.psroi_pool(x, boxes, counts, 3)
+
+
 def test_layers_by_name():
     nn = paddle.nn
     layers = nn.LayerDict({"a": nn.Linear(2, 3), "b": nn.ReLU()})

@@ -82,3 +82,51 @@ def test_initializers_by_their_names_in_2_x():
     assert values[1].tolist() == [[1.0, 2.0]]
     assert ((values[2] >= 3) & (values[2] < 3.5)).all()
     assert (abs(values[3] - 50) < 5).all()
+
+
+def test_initializers_of_2_6():
+    kinds, static = paddle.nn.initializer, paddle.static
+    made = {"dirac": (kinds.Dirac(2), [4, 3, 3]), "square": (kinds.Orthogonal(2.0), [4, 6]), "tall": (kinds.Orthogonal(), [6, 2, 2])}
+    made["leaky"] = (kinds.KaimingNormal(negative_slope=2.0, nonlinearity="leaky_relu"), [300, 400])
+    made["even"] = (kinds.KaimingUniform(nonlinearity="tanh"), [300, 400])
+    for name, (kind, shape) in made.items():
+        static.create_parameter(shape, "float32", name, paddle.ParamAttr(name=name, initializer=kind))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    values = {name: np.asarray(v) for name, v in zip(made, exe.run(fetch_list=list(made)), strict=True)}
+    # 2.6.2 has these places, and the deviations 0.0365 and 0.0963.
+    assert np.argwhere(values["dirac"]).tolist() == [[0, 0, 1], [1, 1, 1], [2, 0, 1], [3, 1, 1]]
+    np.testing.assert_allclose(values["square"] @ values["square"].T, 4 * np.eye(4), atol=1e-5)
+    np.testing.assert_allclose(values["tall"].reshape(6, 4).T @ values["tall"].reshape(6, 4), np.eye(4), atol=1e-5)
+    assert abs(values["leaky"].std() - 0.0365) < 5e-4
+    assert abs(values["even"].std() - 0.0963) < 5e-4
+
+
+def test_gains():
+    gain = paddle.nn.initializer.calculate_gain
+    assert gain("tanh") == 5 / 3
+    assert gain("relu") == 2**0.5
+    assert gain("leaky_relu", 1.0) == 1.0
+    assert gain("conv2d_transpose") == 1
+    with pytest.raises(ValueError, match="nonlinearity is 'gelu'"):
+        gain("gelu")
+
+
+def test_first_values_of_all_layers():
+    kinds = paddle.nn.initializer
+    kinds.set_global_initializer(kinds.Constant(2.0), kinds.Constant(3.0))
+    try:
+        layer = paddle.nn.Linear(2, 2)
+        own = paddle.nn.Linear(2, 2, weight_attr=paddle.ParamAttr(initializer=kinds.Constant(5.0)))
+    finally:
+        kinds.set_global_initializer(None)
+    later = paddle.nn.Linear(2, 2)
+    fluid.data("x", [2, 3]), fluid.data("v", [3])
+    found = run(layer.weight, layer.bias, own.weight, later.bias)
+    assert [v.ravel()[0] for v in found] == [2.0, 3.0, 5.0, 0.0]
+    with pytest.raises(TypeError, match="weight_init is 1"):
+        kinds.set_global_initializer(1)
+    with pytest.raises(ValueError, match="groups is 0"):
+        kinds.Dirac(0)
+    with pytest.raises(ValueError, match="at least two axes"):
+        later.create_parameter([3], default_initializer=kinds.Orthogonal())

@@ -28,6 +28,9 @@ def activations() -> tuple[str, ...]:
     """Return the ops whose names layers take as `act`: those that declare so."""
     return tuple(sorted(name for name, found in discover().items() if any(isinstance(f, Face) and f.act for f in found.faces)))
 
+#: Initializers of weights ("w") and biases ("b") that a user has set for all layers, before what a layer takes by default.
+FIRST_VALUES: dict[str, Initializer | None] = {"w": None, "b": None}
+
 
 class LayerHelper:
     """One call of a layer function.
@@ -145,13 +148,13 @@ class LayerHelper:
                 f"{self.layer_type}: parameter '{name}' would be {kind}",
                 hint="give the input a shape that is known but for the batch axis",
             )
-        if dtype not in FLOATS and not (wishes.initializer or default or is_bias):
+        if dtype not in FLOATS and not (wishes.initializer or FIRST_VALUES[suffix] or default or is_bias):
             raise WrongType(
                 f"{self.layer_type}: parameter '{name}' would be {kind}, as its input is {dtype}",
                 at=self.program.mark.at,
                 hint="put a layer of type cast or embedding before it, or declare the feed with dtype: float32",
             )
-        initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
+        initializer = wishes.initializer or FIRST_VALUES[suffix] or default or (Constant(0.0) if is_bias else Xavier())
         if isinstance(wishes, WeightNormParamAttr):
             return weight_norm(self, wishes, name, kind, initializer)
         return self.create(wishes, name, kind, initializer)

@@ -9,17 +9,38 @@ from pe_cli.program.defaults import program_guard
 
 #: Functions of 2.x's top level that are methods, too: those whose first argument is a variable.
 NAMES = (
-    "abs", "acos", "add", "addmm", "all", "allclose", "any", "argmax", "argmin", "argsort", "asin", "atan", "bmm", "broadcast_to",
-    "cast", "ceil", "cholesky", "chunk", "clip", "cos", "cosh", "cross", "cumsum", "dist", "divide", "dot", "equal", "equal_all", "erf",
-    "exp", "expand", "expand_as", "flatten", "flip", "floor", "floor_divide", "gather", "gather_nd", "greater_equal", "greater_than",
-    "histogram", "increment", "index_sample", "index_select", "inverse", "is_empty", "isfinite", "isinf", "isnan", "kron",
-    "less_equal", "less_than", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsumexp", "masked_select", "matmul", "max", "maximum", "mean", "median", "min", "minimum", "mm", "mod", "multiply", "mv",
-    "nonzero", "norm", "not_equal", "numel", "pow", "prod", "rank", "reciprocal", "reshape", "reshape_", "roll", "round", "rsqrt",
-    "scale", "scatter", "scatter_", "scatter_nd_add", "shard_index", "sign", "sin", "sinh", "slice", "sort", "split", "sqrt",
-    "square", "squeeze", "squeeze_", "stanh", "std", "strided_slice", "subtract", "sum", "t", "tan", "tanh", "tanh_", "tile", "topk",
-    "trace", "transpose", "unbind", "unique", "unsqueeze", "unsqueeze_", "unstack", "var", "where",
+    "abs", "abs_", "acos", "acos_", "acosh", "add", "add_n", "addmm", "addmm_", "all", "allclose", "amax", "amin", "any", "argmax",
+    "argmin", "argsort", "as_strided", "asin", "asinh", "atan", "atan2", "atan_", "atanh", "atleast_1d", "atleast_2d", "atleast_3d",
+    "bincount", "bitwise_and", "bitwise_and_", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_or_", "bitwise_xor", "bitwise_xor_",
+    "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cast", "cast_", "cauchy_", "cdist", "ceil", "cholesky", "chunk", "clip",
+    "combinations", "concat", "cos", "cos_", "cosh", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumprod_", "cumsum",
+    "cumsum_", "cumulative_trapezoid", "deg2rad", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "diff", "digamma",
+    "digamma_", "dist", "divide", "divide_", "dot", "equal", "equal_", "equal_all", "erf", "erfinv", "exp", "expand", "expand_as",
+    "expm1", "flatten", "flip", "floor", "floor_divide", "floor_divide_", "floor_mod", "floor_mod_", "fmax", "fmin", "frac", "frac_",
+    "frexp", "gather", "gather_nd", "gcd", "gcd_", "geometric_", "greater_equal", "greater_equal_", "greater_than", "greater_than_",
+    "heaviside", "histogram", "hypot", "hypot_", "i0", "i0_", "i0e", "i1", "i1e", "increment", "index_add", "index_add_", "index_fill",
+    "index_fill_", "index_put", "index_put_", "index_sample", "index_select", "inner", "inverse", "is_complex", "is_empty",
+    "is_floating_point", "is_integer", "isclose", "isfinite", "isinf", "isnan", "kron", "kthvalue", "lcm", "lcm_", "ldexp", "ldexp_",
+    "lerp", "less_equal", "less_equal_", "less_than", "less_than_", "lgamma", "lgamma_", "log", "log10", "log10_", "log1p", "log2",
+    "log2_", "log_", "logaddexp", "logcumsumexp", "logical_and", "logical_and_", "logical_not", "logical_not_", "logical_or",
+    "logical_or_", "logical_xor", "logit", "logit_", "logsumexp", "masked_fill", "masked_fill_", "masked_select", "matmul", "max",
+    "maximum", "mean", "median", "min", "minimum", "mm", "mod", "mod_", "mode", "moveaxis", "multigammaln", "multigammaln_",
+    "multinomial", "multiplex", "multiply", "multiply_", "mv", "nan_to_num", "nan_to_num_", "nanmean", "nanmedian", "nanquantile",
+    "nansum", "neg", "neg_", "nonzero", "norm", "normal_", "not_equal", "numel", "outer", "polygamma", "polygamma_", "pow", "pow_",
+    "prod", "put_along_axis", "quantile", "rad2deg", "rank", "reciprocal", "remainder", "remainder_", "renorm", "renorm_",
+    "repeat_interleave", "reshape", "reshape_", "reverse", "roll", "rot90", "round", "rsqrt", "scale", "scatter", "scatter_",
+    "scatter_nd", "scatter_nd_add", "select_scatter", "sgn", "shard_index", "sigmoid", "sign", "sin", "sin_", "sinh", "sinh_", "slice",
+    "sort", "split", "sqrt", "square", "squeeze", "squeeze_", "stack", "stanh", "std", "strided_slice", "subtract", "sum", "t", "t_",
+    "take", "take_along_axis", "tan", "tan_", "tanh", "tanh_", "tensordot", "tile", "topk", "trace", "transpose", "transpose_",
+    "trapezoid", "tril", "tril_", "triu", "triu_", "trunc", "trunc_", "unbind", "unflatten", "unfold", "unique", "unique_consecutive",
+    "unsqueeze", "unsqueeze_", "unstack", "vander", "var", "view", "view_as", "vsplit", "where", "where_",
 )  # fmt: skip
+
+#: Those that have another one with `_` behind its name as a method alone; it returns a new variable, as in 2.6's static mode.
+IN_PLACE = (
+    "acosh add asin asinh atanh ceil clip cosh erfinv exp flatten floor lerp log1p logical_xor not_equal put_along_axis reciprocal "
+    "round rsqrt scale sigmoid sqrt subtract"
+)
 
 
 def _function(name: str) -> Any:
@@ -93,5 +114,7 @@ class Methods:
 
 for _name in NAMES:
     setattr(Methods, _name, _method(_name))
+for _name in IN_PLACE.split():
+    setattr(Methods, f"{_name}_", _method(_name))
 
 __all__ = ["Methods"]

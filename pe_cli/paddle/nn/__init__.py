@@ -18,6 +18,7 @@ from pe_cli.paddle.nn import (
     rnn,
     rnn_cells,
     transformer,
+    utils,
 )
 from pe_cli.paddle.reference_names import missing
 
@@ -29,7 +30,7 @@ def _collected() -> dict[str, Any]:
     modules = (layer, containers, made, parametric, norm, attention, transformer, rnn, rnn_cells)
     same = {one.__name__.replace("GradientClip", "ClipGrad"): one for one in _SAME}
     own = {name: getattr(module, name) for module in modules for name in module.__all__}
-    return {"functional": functional, "initializer": initializer, **same, **own}
+    return {"functional": functional, "initializer": initializer, "utils": utils, **same, **own}
 
 
 globals().update(_collected())

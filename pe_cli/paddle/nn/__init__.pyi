@@ -78,7 +78,7 @@ class CosineSimilarity:
     def __init__(self, axis: Any = 1, eps: Any = 1e-08) -> None: """Return the cosine of the angle along an axis; a product of lengths below eps counts as eps."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class CrossEntropyLoss:
-    def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', soft_label: Any = False, axis: Any = -1, use_softmax: Any = True, name: Any = None) -> None: """Measure how unlikely labels are under the softmax of logits."""
+    def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', soft_label: Any = False, axis: Any = -1, use_softmax: Any = True, label_smoothing: Any = 0.0, name: Any = None) -> None: """Measure how unlikely labels are under the softmax of logits."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Dropout:
     def __init__(self, p: Any = 0.5, axis: Any = None, mode: Any = 'upscale_in_train', name: Any = None) -> None: """Set elements to zero at random while training."""
@@ -223,6 +223,9 @@ class PoissonNLLLoss:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import RNN as RNN
 from pe_cli.paddle.nn.rnn_cells import RNNCellBase as RNNCellBase
+class RNNTLoss:
+    def __init__(self, blank: Any = 0, fastemit_lambda: Any = 0.001, reduction: Any = 'mean', name: Any = None) -> None: """Measure how unlikely labels are, whatever steps of a series they belong to, in nats."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class RReLU:
     def __init__(self, lower: Any = 0.125, upper: Any = 0.3333333333333333, name: Any = None) -> None: """Multiply what is below 0 by a number drawn evenly from [lower, upper) while training, else by their mean."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...

@@ -95,6 +95,7 @@ TABLE = {
     "MultiLabelSoftMarginLoss": Made("multi_label_soft_margin_loss", _LOSS),
     "MultiMarginLoss": Made("multi_margin_loss", _LOSS),
     "PoissonNLLLoss": Made("poisson_nll_loss", _LOSS),
+    "RNNTLoss": Made("rnnt_loss", "input label input_lengths label_lengths"),
     "SoftMarginLoss": Made("soft_margin_loss", _LOSS),
     "TripletMarginLoss": Made("triplet_margin_loss", "input positive negative"),
     "TripletMarginWithDistanceLoss": Made("triplet_margin_with_distance_loss", "input positive negative"),

@@ -300,13 +300,13 @@ class _Transposed(Layer):
         taps = [kernel_size] * self._axes if isinstance(kernel_size, int) else list(kernel_size)
         self.weight = self.create_parameter([in_channels, out_channels // groups, *taps], weight_attr)
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
-        self._options = (stride, padding, output_padding, groups, dilation)
+        self._options = {"stride": stride, "padding": padding, "output_padding": output_padding, "groups": groups, "dilation": dilation}
         self._layout = data_format or _FIRST[self._axes]
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         """Append the convolution; output_size instead of output_padding."""
         where = {"data_format": self._layout, "output_size": output_size}
-        return getattr(functions, self._function)(x, self.weight, self.bias, *self._options, **where)
+        return getattr(functions, self._function)(x, self.weight, self.bias, **self._options, **where)
 
 
 class Conv2DTranspose(_Transposed):
@@ -317,6 +317,23 @@ class Conv1DTranspose(_Transposed):
     __doc__ = _Transposed.__doc__
     _axes = 1
     _function = "conv1d_transpose"
+
+    def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments, in another order than those of images)
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str | None = None,
+    ) -> None:
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups)
+        super().__init__(*sizes, weight_attr, bias_attr, data_format)
 
 
 class Conv3DTranspose(_Transposed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.optim.optimizer import Optimizer  # noqa: F401 - the base of all, for scripts that ask what something is
 from pe_cli.paddle.optimizer import lr  # noqa: F401 - a name of this package
 from pe_cli.paddle.optimizer.optimizers import later_optimizers
 from pe_cli.paddle.reference_names import missing

@@ -60,9 +60,30 @@ def embedding(
     return look_up(input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
 
+def deform_conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    offset: Any,
+    mask: Any,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Convolve images with learned filters whose taps are moved by offsets; see `fluid.layers.deformable_conv`."""
+    sizes = (num_filters, filter_size, stride, padding, dilation, groups, deformable_groups, im2col_step)
+    return layers.deformable_conv(x, offset, mask, *sizes, weight_attr, bias_attr, mask is not None, name)
+
+
 __all__ = [
     "batch_norm", "bilinear_tensor_product", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "data_norm",
-    "embedding", "fc", "group_norm", "instance_norm", "layer_norm", "prelu", "spectral_norm",
+    "deform_conv2d", "embedding", "fc", "group_norm", "instance_norm", "layer_norm", "prelu", "spectral_norm",
     *_SAME,
 ]  # fmt: skip
 __getattr__ = missing("paddle.static.nn", lambda: globals())

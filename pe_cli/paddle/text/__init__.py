@@ -9,7 +9,8 @@ from pe_cli.paddle.text.imdb import Imdb
 from pe_cli.paddle.text.imikolov import Imikolov
 from pe_cli.paddle.text.movielens import Movielens
 from pe_cli.paddle.text.translation import WMT14, WMT16
+from pe_cli.paddle.text.viterbi import ViterbiDecoder, viterbi_decode
 
-__all__ = ["WMT14", "WMT16", "Conll05st", "Imdb", "Imikolov", "Movielens", "UCIHousing"]
+__all__ = ["WMT14", "WMT16", "Conll05st", "Imdb", "Imikolov", "Movielens", "UCIHousing", "ViterbiDecoder", "viterbi_decode"]
 globals().update(places(__name__, {"datasets": __name__}))
 __getattr__ = missing("paddle.text", lambda: globals())

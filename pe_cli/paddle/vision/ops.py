@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.reference_names import missing
+from pe_cli.paddle.vision import deformable_conv, region_ops
 
 
 def yolo_box(  # noqa: PLR0913, PLR0917 - the original's arguments
@@ -43,5 +44,7 @@ def yolo_loss(  # noqa: PLR0913, PLR0917 - the original's arguments
     )
 
 
-__all__ = ["yolo_box", "yolo_loss"]
+_MODULES = (region_ops, deformable_conv)
+globals().update({name: getattr(module, name) for module in _MODULES for name in module.__all__})
+__all__ = ["yolo_box", "yolo_loss", *(name for module in _MODULES for name in module.__all__)]
 __getattr__ = missing("paddle.vision.ops", lambda: globals())

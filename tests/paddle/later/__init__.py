@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-GROUPS = ("losses", "layers")
+GROUPS = ("losses", "layers", "matrices", "numbers", "places", "regions", "shapes")
 
 
 @dataclass
@@ -79,7 +79,7 @@ def run(paddle: Any, case: Case) -> dict[str, Any]:
             slopes = {v.name: g for v, g in zip(by, found, strict=True) if g is not None}
         executor = static.Executor(paddle.CPUPlace())
         executor.run(static.default_startup_program())
-        values = executor.run(feed=case.feeds, fetch_list=[*results, *slopes.values()])
+        values = executor.run(feed=case.feeds, fetch_list=[*results, *slopes.values()], return_numpy=False)
     kept = [_kept(v) for v in values]
     return {"results": kept[: len(results)], "slopes": dict(zip(slopes, kept[len(results) :], strict=True))}
 

@@ -11,6 +11,8 @@ YES = (f(4, 3, seed=9) > 0).astype("float32")
 COUNTS = i(4, 3, seed=5, high=6).astype("float32")
 A, B, C = f(4, 3), f(4, 3, seed=1), f(4, 3, seed=2)
 NUMBERS = np.array([2, 0, 1, 2])
+LOGS = np.log(np.abs(f(2, 4, 3, 5, seed=6)))
+STEPS = {"t": i(2, 2, low=1, high=5).astype("int32"), "n": np.array([4, 3], "int32"), "m": np.array([2, 1], "int32")}
 
 CASES = {
     "cosine_embedding_loss": Case(lambda p, x, y, t: p.nn.functional.cosine_embedding_loss(x, y, t, 0.1), {"x": A, "y": B, "t": SIGNS}),
@@ -75,5 +77,18 @@ CASES = {
     ),
     "TripletMarginWithDistanceLoss": Case(
         lambda p, x, y, z: p.nn.TripletMarginWithDistanceLoss(None, 0.5)(x, y, z), {"x": A, "y": B, "z": C}
+    ),
+    "cross_entropy with smooth labels": Case(
+        lambda p, x, t: p.nn.functional.cross_entropy(x, t, label_smoothing=0.1), {"x": A, "t": NUMBERS}
+    ),
+    "CrossEntropyLoss of smooth probabilities": Case(
+        lambda p, x, t: p.nn.CrossEntropyLoss(soft_label=True, label_smoothing=0.3)(x, t),
+        {"x": A, "t": np.abs(B) / np.abs(B).sum(1, keepdims=True)},
+    ),
+    "rnnt_loss": Case(
+        lambda p, x, t, n, m: p.nn.functional.rnnt_loss(x, t, n, m, fastemit_lambda=0.0, reduction="none"), {"x": LOGS, **STEPS}, near=1e-5
+    ),
+    "RNNTLoss": Case(
+        lambda p, x, t, n, m: p.nn.RNNTLoss(fastemit_lambda=0.5, reduction="sum")(x, t, n, m), {"x": LOGS, **STEPS}, near=1e-5
     ),
 }  # fmt: skip

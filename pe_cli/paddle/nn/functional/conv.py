@@ -126,10 +126,10 @@ def conv2d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     stride: Any = 1,
     padding: Any = 0,
     output_padding: Any = 0,
-    groups: int = 1,
     dilation: Any = 1,
-    data_format: str = "NCHW",
+    groups: int = 1,
     output_size: Any = None,
+    data_format: str = "NCHW",
     name: str | None = None,
 ) -> Any:
     """Spread every pixel over a window of filters: the gradient of `conv2d` by its images.
@@ -168,8 +168,8 @@ def conv3d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     output_padding: Any = 0,
     groups: int = 1,
     dilation: Any = 1,
-    data_format: str = "NCDHW",
     output_size: Any = None,
+    data_format: str = "NCDHW",
     name: str | None = None,
 ) -> Any:
     """Spread every element of volumes over a window of filters; see `conv2d_transpose`.
@@ -227,7 +227,7 @@ def conv1d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     if isinstance(padding, (list, tuple)) and len(padding) == 2:
         around = [0, 0, *padding]
     more, wanted = [0, flat(output_padding)], None if output_size is None else [1, flat(output_size)]
-    facts = groups, [1, flat(dilation)], "NCHW" if axis == 2 else "NHWC", wanted, name
+    facts = [1, flat(dilation)], groups, wanted, "NCHW" if axis == 2 else "NHWC", name
     return call("squeeze", conv2d_transpose(high, taps, bias, [1, flat(stride)], around, more, *facts), [axis])
 
 

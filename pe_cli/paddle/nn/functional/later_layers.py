@@ -94,7 +94,7 @@ def fold(
     # A transposed convolution whose filters have a single 1: each pixel of a window goes to its place.
     ones = np.tile(np.eye(inner, dtype=x.dtype).reshape(inner, 1, tall, broad), (channels, 1, 1, 1))
     images = conv2d_transpose(
-        call("reshape", x, [0, x.shape[1], rows, columns]), layers.assign(ones), None, [down, right], 0, 0, channels, [apart_y, apart_x]
+        call("reshape", x, [0, x.shape[1], rows, columns]), layers.assign(ones), None, [down, right], 0, 0, [apart_y, apart_x], channels
     )
     missing = [a - ((n - 1) * s + u) for a, n, s, u in zip(whole, (rows, columns), (down, right), used, strict=True)]
     if any(missing):

@@ -312,7 +312,11 @@ def poisson_nll_loss(
 def margin_ranking_loss(
     input: Any, other: Any, label: Any, margin: float = 0.0, reduction: str = "mean", name: str | None = None
 ) -> Any:
-    """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1; axes of size 1 are repeated."""
+    """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1; axes of size 1 are repeated.
+
+    Raises:
+        FluidTypeError: a label of another element type; a TypeError.
+    """
     check_reduction("margin_ranking_loss", reduction)
     if label.dtype != input.dtype:
         raise FluidTypeError(f"margin_ranking_loss: input is {input}, label {label}", hint="cast the label")

@@ -51,6 +51,7 @@ def cross_entropy(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     soft_label: bool = False,
     axis: int = -1,
     use_softmax: bool = True,
+    label_smoothing: float = 0.0,
     name: str | None = None,
 ) -> Any:
     """Measure how unlikely labels are under the softmax of logits.
@@ -64,6 +65,7 @@ def cross_entropy(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         soft_label: labels are probabilities.
         axis: of the classes.
         use_softmax: input are logits.
+        label_smoothing: share of every label that all classes get alike, from 0 to 1; above 0 no label is ignored.
         name: without effect.
 
     Returns:
@@ -76,6 +78,8 @@ def cross_entropy(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     axis %= len(input.shape)
     if not use_softmax and axis != len(input.shape) - 1:
         raise FluidValueError(f"cross_entropy: axis is {axis} of {input}, without softmax", hint="the last axis")
+    if label_smoothing:
+        label, soft_label = _smooth(input, label, axis, label_smoothing, soft_label), True
     bare = not soft_label and len(label.shape) < len(input.shape)
     column = label if soft_label else _column(label, axis, bare)
     if use_softmax:
@@ -86,6 +90,19 @@ def cross_entropy(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     weights = _weights_of_labels(input, column, weight, ignore_index, axis, soft_label)
     elements, weights = (call("squeeze", v, [axis]) if bare and v is not None else v for v in (elements, weights))
     return _over_labels("cross_entropy", elements, weights, reduction, weight is not None)
+
+
+def _smooth(input: Any, label: Any, axis: int, share: float, soft_label: bool) -> Any:
+    """Return labels as probabilities, of which all classes get a share alike.
+
+    Raises:
+        FluidValueError: the share is not from 0 to 1, or the classes are not the last axis.
+    """
+    if not 0 <= share <= 1 or axis != len(input.shape) - 1:
+        raise FluidValueError(f"cross_entropy: label_smoothing is {share}, axis {axis} of {input}", hint="from 0 to 1, and the last axis")
+    if not soft_label and (len(label.shape) < len(input.shape) or label.shape[-1] == 1):
+        label = _one_hot(_column(label, axis, len(label.shape) < len(input.shape)), input, -1, axis)
+    return call("label_smooth", call("cast", label, input.dtype), None, share, input.dtype)
 
 
 def nll_loss(

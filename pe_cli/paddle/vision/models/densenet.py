@@ -155,7 +155,8 @@ class SqueezeNet(Classifier):
             setattr(self, f"_conv{i + 1}", _Fire(channels, inside, 4 * inside))
             channels = 8 * inside
         self._drop = nn.Dropout(p=0.5, mode="downscale_in_infer")
-        self._conv9 = nn.Conv2D(channels, num_classes, 1) if num_classes > 0 else None
+        if num_classes > 0:
+            self._conv9 = nn.Conv2D(channels, num_classes, 1)
         self._avg_pool = nn.AdaptiveAvgPool2D(1)
 
     def forward(self, inputs: Any) -> Any:

@@ -150,6 +150,19 @@ def rotate(picture: Picture, angle: float, interpolation: str, expand: bool, cen
     return _sampled(picture, y + sin * columns + cos * rows, x + cos * columns - sin * rows, interpolation, fill)
 
 
+def warp(picture: Picture, matrix: Weights, sizes: tuple[int, int], interpolation: str, fill: Any) -> Picture:
+    """Return a picture of height and width whose pixels come from where a matrix [3, 3] sends their centres.
+
+    Raises:
+        FluidValueError: another interpolation than nearest and bilinear.
+    """
+    if interpolation not in ("nearest", "bilinear"):
+        raise FluidValueError(f"interpolation is {interpolation!r}", hint="nearest or bilinear")
+    columns, rows = np.meshgrid(np.arange(sizes[1]) + 0.5, np.arange(sizes[0]) + 0.5)
+    x, y, depth = np.tensordot(matrix, np.stack([columns, rows, np.ones_like(rows)]), 1)
+    return _sampled(picture, y / depth - 0.5, x / depth - 0.5, interpolation, fill)
+
+
 def _sampled(picture: Picture, rows: Weights, columns: Weights, interpolation: str, fill: Any) -> Picture:
     """Return the picture's values at places, [height, width, ...]; outside is what fill says."""
     height, width = picture.shape[:2]

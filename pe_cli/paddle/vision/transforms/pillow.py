@@ -62,6 +62,17 @@ def rotate(picture: Any, angle: float, interpolation: str, expand: bool, center:
     return picture.rotate(angle, chosen, expand, center, fillcolor=colour)
 
 
+def warp(picture: Any, matrix: Sequence[float], interpolation: str, fill: Any) -> Any:
+    """Return a picture whose pixels come from where eight numbers send them."""
+    from PIL import Image
+
+    chosen = resampling(interpolation, ("nearest", "bilinear", "bicubic"))
+    colour = tuple(fill) if isinstance(fill, (list, tuple)) else _grey(picture, fill)
+    # Without a divisor it is affine, for which Pillow has another way with other rounding.
+    how, numbers = (Image.Transform.AFFINE, matrix[:6]) if not any(matrix[6:]) else (Image.Transform.PERSPECTIVE, matrix)
+    return picture.transform(picture.size, how, tuple(numbers), chosen, fillcolor=colour)
+
+
 def enhance(kind: str, picture: Any, factor: float) -> Any:
     """Change Brightness, Contrast or Color."""
     from PIL import ImageEnhance
