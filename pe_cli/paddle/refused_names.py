@@ -129,7 +129,6 @@ REFUSED: dict[str, Refusal] = {
     "paddle.utils.*": Refusal("it belongs to the generation before fluid", "NumPy, or paddle.vision.transforms for pictures"),
     "paddle.dataset.*": _LOCAL,
     "paddle.dataset.flowers.*": Refusal("its readers cut pictures by OpenCV", "paddle.vision.datasets.Flowers and transforms"),
-    "paddle.dataset.image.*": Refusal("its functions are those of OpenCV", "paddle.vision.transforms"),
     "paddle.dataset.mq2007.*": Refusal("its archive needs a program that unpacks RAR", "unpack it, and read its text by a function"),
     "paddle.dataset.sentiment.*": Refusal("its texts are unpacked by the package nltk", "paddle.text.Imdb, or nltk itself"),
     "paddle.sysconfig.*": Refusal(
