@@ -68,7 +68,7 @@ def test_a_feeder_refuses_what_does_not_fit(feeder):
     with pytest.raises(ValueError, match="a sample has 1 entries, the feed list has 2"):
         feeder.feed([([1, 2],)])
     with pytest.raises(ValueError, match="reshape it"):
-        feeder.feed([([1, 2, 3], 0)])
+        feeder.feed([([[1, 2, 3]], 0)])
 
 
 # --- DataFeedDesc ---------------------------------------------------------------------------------------------------
