@@ -1,4 +1,4 @@
-"""Roles of ops by the names below the documented ones, as BERT's and the Transformer's training code of the zoo uses them."""
+"""Roles of ops and rates of optimizers by the names below the documented ones, as training code of the zoo uses them."""
 
 from __future__ import annotations
 
@@ -70,3 +70,24 @@ def test_a_variable_of_another_program_is_cloned_into_a_block():
     made = block._clone_variable(x, force_persistable=False)
     assert (made.name, made.shape, made.lod_level, made.persistable) == ("x", (-1, 3), 1, False)
     assert block._clone_variable(fluid.layers.zeros([2], "float32")).persistable
+
+
+def test_the_rate_of_an_optimizer_is_a_variable_that_scripts_fetch():
+    # The image classification of 1.8 takes it before `minimize`; names and numbers are those of 1.8.5.
+    loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 1))
+    made = fluid.optimizer.Momentum(layers.cosine_decay(0.1, 1, 10), 0.9)
+    rate = made._global_learning_rate()
+    assert rate is made._learning_rate
+    rate.persistable = True
+    other = fluid.optimizer.SGD(0.5)
+    assert (other._global_learning_rate(), other._learning_rate, other._name) == (None, 0.5, None)
+    made.minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    found = [exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[made._global_learning_rate()])[0] for _ in range(3)]
+    np.testing.assert_allclose(found, [[0.1], [0.09755283], [0.09045085]], rtol=1e-6)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        other._name = "d_A"
+        other.minimize(layers.mean(layers.fc(fluid.data("x", [None, 2]), 1)))
+        assert other._global_learning_rate().name == "learning_rate_0"
+        assert other._global_learning_rate(fluid.Program()) is None
