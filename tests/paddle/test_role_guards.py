@@ -91,3 +91,21 @@ def test_the_rate_of_an_optimizer_is_a_variable_that_scripts_fetch():
         other.minimize(layers.mean(layers.fc(fluid.data("x", [None, 2]), 1)))
         assert other._global_learning_rate().name == "learning_rate_0"
         assert other._global_learning_rate(fluid.Program()) is None
+
+
+def test_names_that_were_elsewhere_up_to_1_6():
+    from pe_cli.paddle.fluid.layers import nn
+
+    assert nn.dynamic_gru is layers.dynamic_gru
+    assert nn.sequence_pool is layers.sequence_pool
+    assert nn.cross_entropy is layers.cross_entropy
+    with pytest.raises(AttributeError, match="no_such_layer"):
+        nn.no_such_layer  # noqa: B018
+    assert not fluid.initializer.force_init_on_cpu()
+    with fluid.initializer.init_on_cpu():
+        rate = layers.exponential_decay(0.5, 2, 0.5)
+        assert fluid.initializer.force_init_on_cpu()
+    assert not fluid.initializer.force_init_on_cpu()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    np.testing.assert_allclose([exe.run(fetch_list=[rate])[0][0] for _ in range(3)], [0.5, 0.5**1.5, 0.25], rtol=1e-6)
