@@ -70,6 +70,14 @@ def test_a_variable_of_another_program_is_cloned_into_a_block():
     made = block._clone_variable(x, force_persistable=False)
     assert (made.name, made.shape, made.lod_level, made.persistable) == ("x", (-1, 3), 1, False)
     assert block._clone_variable(fluid.layers.zeros([2], "float32")).persistable
+    # As the moving averages of the image classification of 1.8 keep a parameter for a while: its shape comes with the first value.
+    empty = fluid.default_main_program().global_block().create_var(name="kept", dtype="float32", persistable=True)
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        weight = layers.create_parameter([2, 3], "float32", default_initializer=fluid.initializer.Constant(4.0))
+        kept = program.global_block()._clone_variable(empty)
+        layers.assign(input=weight, output=kept)
+        assert kept.shape == (2, 3)
 
 
 def test_the_rate_of_an_optimizer_is_a_variable_that_scripts_fetch():
