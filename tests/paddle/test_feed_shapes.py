@@ -95,6 +95,18 @@ def test_samples_of_as_many_axes_are_never_reshaped(exe):
     np.testing.assert_array_equal(exe.run(feed={"free": fed["free"]}, fetch_list=[free + 0])[0], [sample])
 
 
+def test_layers_data_takes_whole_numbers_of_another_type(exe):
+    # The icnet of 1.3 to 1.6 feeds labels as float32 where it has declared int32, which the original does not check.
+    label, strict = fluid.layers.data("label", [2], dtype="int32"), fluid.data("strict", [None, 2], "int32")
+    given = np.array([[1, 2], [3, 18]], "float32")
+    np.testing.assert_array_equal(exe.run(feed={"label": given}, fetch_list=[fluid.layers.cast(label, "int64")])[0], given)
+    for array in (given + 0.5, given * np.nan, given * 1e20):
+        with pytest.raises(TypeError, match="feed 'label' should be int32, got float32"):
+            exe.run(feed={"label": array}, fetch_list=[label + 0])
+    with pytest.raises(TypeError, match="feed 'strict' should be int32, got float32"):
+        exe.run(feed={"strict": given}, fetch_list=[strict + 0])
+
+
 def test_a_condition_of_a_batch_of_one(exe):
     a, b = fluid.data("a", [-1, 1]), fluid.data("b", [-1, 1])
     out = fluid.layers.cond(fluid.layers.less_than(a, b), lambda: a + b, lambda: a * b)
