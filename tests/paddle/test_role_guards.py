@@ -80,6 +80,27 @@ def test_a_variable_of_another_program_is_cloned_into_a_block():
         assert kept.shape == (2, 3)
 
 
+def test_parameters_are_put_aside_and_brought_back_by_programs_of_their_own():
+    # As `apply` and `restore` of the moving averages in the image classification of 1.8.
+    weight = layers.create_parameter([2, 2], "float32", "kernel", default_initializer=fluid.initializer.Constant(1.0))
+    aside = weight.block.create_var(name="kernel.aside", dtype=weight.dtype, persistable=False, stop_gradient=True)
+    apply, restore = fluid.Program(), fluid.Program()
+    with fluid.program_guard(apply):
+        parameter, kept = (apply.global_block()._clone_variable(v) for v in (weight, aside))
+        layers.assign(input=parameter, output=kept)
+        layers.assign(input=parameter * 3.0, output=parameter)
+    with fluid.program_guard(restore):
+        kept, parameter = (restore.global_block()._clone_variable(v) for v in (aside, weight))
+        layers.assign(input=kept, output=parameter)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    found = []
+    for program in (apply, restore):
+        exe.run(program)
+        found.append(np.array(fluid.global_scope().find_var("kernel").get_tensor()).tolist())
+    assert found == [[[3.0, 3.0], [3.0, 3.0]], [[1.0, 1.0], [1.0, 1.0]]]
+
+
 def test_the_rate_of_an_optimizer_is_a_variable_that_scripts_fetch():
     # The image classification of 1.8 takes it before `minimize`; names and numbers are those of 1.8.5.
     loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 1))
