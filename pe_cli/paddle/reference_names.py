@@ -65,6 +65,10 @@ _SOURCES = {
 }
 
 
+#: The module that had all layers of sequences and all losses, too, up to 1.6.
+_ALL_LAYERS = "paddle.fluid.layers.nn"
+
+
 def _elsewhere(path: str, name: str) -> Any:
     """Return what a module of the original has under a name, where another module has it here; None where none has."""
     of = recorded().get(path, _NOTHING)
@@ -77,7 +81,7 @@ def _elsewhere(path: str, name: str) -> Any:
     if path in _SOURCES:
         source = _module(_SOURCES[path])
         return None if source is None else getattr(source, name, None)
-    if name not in of.own:
+    if name not in of.own and not (path == _ALL_LAYERS and name in recorded()["paddle.fluid.layers"].names):
         return None
     # A name that the original has in a module of its own stands here in the nearest package above.
     return _first_of(_above(path), name)

@@ -43,7 +43,6 @@ _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.fro
 UNTAKEN = Refusal("it is no name that the reference explains", "what docs/coverage.md lists, or leave it out")
 _DEVICES_OF_OTHERS = Refusal("kernels are the core's own", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _TRAINERS = Refusal("there are no trainers in other processes", "Executor.train_from_dataset")
-_PREDICTOR = Refusal("inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict")
 _PROTOBUF = Refusal("programs are text and JSON", "print(program), or Program.parse_from_string(program.to_string(True, True))")
 _LOCAL = Refusal("nothing is downloaded: data sets are read from local files", "docs/how-to/fluid.md says which files, and where")
 
@@ -112,13 +111,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.graphviz.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
     "fluid.dygraph_utils.*": DYNAMIC,
     "fluid.multiprocess_utils.*": Refusal("readers run in threads", "fluid.io.multiprocess_reader, or DataLoader.from_generator"),
-    "fluid.core.AnalysisConfig": _PREDICTOR,
-    "fluid.core.NativeConfig": _PREDICTOR,
-    "fluid.core.PaddleTensor": _PREDICTOR,
-    "fluid.core.PaddleBuf": _PREDICTOR,
-    "fluid.core.PaddleDType": _PREDICTOR,
-    "fluid.core.ZeroCopyTensor": _PREDICTOR,
-    "fluid.core.create_paddle_predictor": _PREDICTOR,
     "fluid.core.VarBase": DYNAMIC,
     "fluid.framework.ParamBase": DYNAMIC,
     "fluid.framework.IrGraph": _FEWER_BITS,
@@ -130,7 +122,6 @@ REFUSED: dict[str, Refusal] = {
     "paddle.utils.*": Refusal("it belongs to the generation before fluid", "NumPy, or paddle.vision.transforms for pictures"),
     "paddle.dataset.*": _LOCAL,
     "paddle.dataset.flowers.*": Refusal("its readers cut pictures by OpenCV", "paddle.vision.datasets.Flowers and transforms"),
-    "paddle.dataset.image.*": Refusal("its functions are those of OpenCV", "paddle.vision.transforms"),
     "paddle.dataset.mq2007.*": Refusal("its archive needs a program that unpacks RAR", "unpack it, and read its text by a function"),
     "paddle.dataset.sentiment.*": Refusal("its texts are unpacked by the package nltk", "paddle.text.Imdb, or nltk itself"),
     "paddle.sysconfig.*": Refusal(

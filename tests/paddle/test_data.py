@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
+from pe_cli.execute import seeds
 from tests.paddle.support import rows, trained
 
 PROTO = """
@@ -66,7 +68,7 @@ def test_a_feeder_refuses_what_does_not_fit(feeder):
     with pytest.raises(ValueError, match="a sample has 1 entries, the feed list has 2"):
         feeder.feed([([1, 2],)])
     with pytest.raises(ValueError, match="reshape it"):
-        feeder.feed([([1, 2, 3], 0)])
+        feeder.feed([([[1, 2, 3]], 0)])
 
 
 # --- DataFeedDesc ---------------------------------------------------------------------------------------------------
@@ -208,6 +210,9 @@ def test_functions_on_readers():
     assert list(paddle.reader.firstn(count, 2)()) == [0, 1]
     assert list(paddle.reader.compose(count, count)())[1] == (1, 1)
     assert sorted(paddle.reader.shuffle(count, 3)()) == [0, 1, 2, 3, 4]
+    random.seed(7)
+    # What 1.8.5 gives after the same seed.
+    assert list(paddle.reader.shuffle(lambda: iter(range(12)), 5)()) == [4, 0, 3, 1, 2, 7, 8, 6, 9, 5, 11, 10]
     assert list(paddle.reader.map_readers(lambda a, b: a + b, count, count)()) == [0, 2, 4, 6, 8]
     assert list(paddle.reader.buffered(count, 2)()) == [0, 1, 2, 3, 4]
     assert list(paddle.reader.xmap_readers(lambda v: v * v, count, 2, 3)()) == [0, 1, 4, 9, 16]
@@ -343,6 +348,17 @@ def test_a_loader_that_is_called_is_the_loader():
     with pytest.raises(StopIteration):
         next(loader)
     assert next(loader)[0]["called"].item() == 1.0
+
+
+def test_instances_are_shuffled_alike_where_a_run_has_a_seed(clicks, monkeypatch):
+    found = []
+    for seed in (5, 5):
+        monkeypatch.setattr(seeds, "unforeseen", np.random.default_rng(seed).bytes)
+        clicks.load_into_memory()
+        for _ in range(4):
+            clicks.local_shuffle()
+        found.append(values(clicks))
+    assert found[0] == found[1]
 
 
 def test_files_go_through_commands(clicks, tmp_path):

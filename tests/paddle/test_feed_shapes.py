@@ -82,7 +82,29 @@ def test_a_sample_of_more_axes_holds_several_rows(exe, by):
     np.testing.assert_array_equal(found[0], np.arange(5, 11))
     np.testing.assert_array_equal(found[1], np.arange(8).reshape(4, 2))
     with pytest.raises(FluidValueError, match="feed 'pairs' should be"):
-        fluid.DataFeeder([pairs], fluid.CPUPlace()).feed([([1.0, 2.0, 3.0],)])
+        fluid.DataFeeder([pairs], fluid.CPUPlace()).feed([([[1.0, 2.0, 3.0]],)])
+
+
+def test_samples_of_as_many_axes_are_never_reshaped(exe):
+    # 1.8.5: "The fed Variable 'turned' should have dimensions = 3, shape = (-1, 2, 3), but received fed shape [1, 3, 2]".
+    turned, free = fluid.data("turned", [None, 2, 3]), fluid.layers.data("free", [2, 3])
+    sample = np.arange(6, dtype="float32").reshape(3, 2)
+    with pytest.raises(FluidValueError, match=r"feed 'turned' should be float32\[batch, 2, 3\], got \[1, 3, 2\]"):
+        fluid.DataFeeder([turned], fluid.CPUPlace()).feed([(sample,)])
+    fed = fluid.DataFeeder([free], fluid.CPUPlace()).feed([(sample,)])
+    np.testing.assert_array_equal(exe.run(feed={"free": fed["free"]}, fetch_list=[free + 0])[0], [sample])
+
+
+def test_layers_data_takes_whole_numbers_of_another_type(exe):
+    # The icnet of 1.3 to 1.6 feeds labels as float32 where it has declared int32, which the original does not check.
+    label, strict = fluid.layers.data("label", [2], dtype="int32"), fluid.data("strict", [None, 2], "int32")
+    given = np.array([[1, 2], [3, 18]], "float32")
+    np.testing.assert_array_equal(exe.run(feed={"label": given}, fetch_list=[fluid.layers.cast(label, "int64")])[0], given)
+    for array in (given + 0.5, given * np.nan, given * 1e20):
+        with pytest.raises(TypeError, match="feed 'label' should be int32, got float32"):
+            exe.run(feed={"label": array}, fetch_list=[label + 0])
+    with pytest.raises(TypeError, match="feed 'strict' should be int32, got float32"):
+        exe.run(feed={"strict": given}, fetch_list=[strict + 0])
 
 
 def test_a_condition_of_a_batch_of_one(exe):

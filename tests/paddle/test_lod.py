@@ -68,6 +68,9 @@ def test_random_integers():
     tensor = fluid.create_random_int_lodtensor([[2, 3]], [30], CPU, low=0, high=1)
     assert tensor.shape() == [5, 30]
     assert set(np.unique(np.array(tensor))) == {0, 1}
+    np.random.seed(7)  # noqa: NPY002 - as scripts do; the numbers are those of 1.8.5
+    drawn = fluid.create_random_int_lodtensor([[2, 3]], [2], CPU, low=1, high=9)
+    np.testing.assert_array_equal(np.array(drawn), [[5, 7], [4, 4], [8, 8], [8, 9], [9, 8]])
 
 
 def test_an_array_of_tensors():

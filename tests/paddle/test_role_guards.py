@@ -1,4 +1,4 @@
-"""Roles of ops by the names below the documented ones, as BERT's and the Transformer's training code of the zoo uses them."""
+"""Roles of ops and rates of optimizers by the names below the documented ones, as training code of the zoo uses them."""
 
 from __future__ import annotations
 
@@ -70,3 +70,71 @@ def test_a_variable_of_another_program_is_cloned_into_a_block():
     made = block._clone_variable(x, force_persistable=False)
     assert (made.name, made.shape, made.lod_level, made.persistable) == ("x", (-1, 3), 1, False)
     assert block._clone_variable(fluid.layers.zeros([2], "float32")).persistable
+    # As the moving averages of the image classification of 1.8 keep a parameter for a while: its shape comes with the first value.
+    empty = fluid.default_main_program().global_block().create_var(name="kept", dtype="float32", persistable=True)
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        weight = layers.create_parameter([2, 3], "float32", default_initializer=fluid.initializer.Constant(4.0))
+        kept = program.global_block()._clone_variable(empty)
+        layers.assign(input=weight, output=kept)
+        assert kept.shape == (2, 3)
+
+
+def test_parameters_are_put_aside_and_brought_back_by_programs_of_their_own():
+    # As `apply` and `restore` of the moving averages in the image classification of 1.8.
+    weight = layers.create_parameter([2, 2], "float32", "kernel", default_initializer=fluid.initializer.Constant(1.0))
+    aside = weight.block.create_var(name="kernel.aside", dtype=weight.dtype, persistable=False, stop_gradient=True)
+    apply, restore = fluid.Program(), fluid.Program()
+    with fluid.program_guard(apply):
+        parameter, kept = (apply.global_block()._clone_variable(v) for v in (weight, aside))
+        layers.assign(input=parameter, output=kept)
+        layers.assign(input=parameter * 3.0, output=parameter)
+    with fluid.program_guard(restore):
+        kept, parameter = (restore.global_block()._clone_variable(v) for v in (aside, weight))
+        layers.assign(input=kept, output=parameter)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    found = []
+    for program in (apply, restore):
+        exe.run(program)
+        found.append(np.array(fluid.global_scope().find_var("kernel").get_tensor()).tolist())
+    assert found == [[[3.0, 3.0], [3.0, 3.0]], [[1.0, 1.0], [1.0, 1.0]]]
+
+
+def test_the_rate_of_an_optimizer_is_a_variable_that_scripts_fetch():
+    # The image classification of 1.8 takes it before `minimize`; names and numbers are those of 1.8.5.
+    loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 1))
+    made = fluid.optimizer.Momentum(layers.cosine_decay(0.1, 1, 10), 0.9)
+    rate = made._global_learning_rate()
+    assert rate is made._learning_rate
+    rate.persistable = True
+    other = fluid.optimizer.SGD(0.5)
+    assert (other._global_learning_rate(), other._learning_rate, other._name) == (None, 0.5, None)
+    made.minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    found = [exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[made._global_learning_rate()])[0] for _ in range(3)]
+    np.testing.assert_allclose(found, [[0.1], [0.09755283], [0.09045085]], rtol=1e-6)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        other._name = "d_A"
+        other.minimize(layers.mean(layers.fc(fluid.data("x", [None, 2]), 1)))
+        assert other._global_learning_rate().name == "learning_rate_0"
+        assert other._global_learning_rate(fluid.Program()) is None
+
+
+def test_names_that_were_elsewhere_up_to_1_6():
+    from pe_cli.paddle.fluid.layers import nn
+
+    assert nn.dynamic_gru is layers.dynamic_gru
+    assert nn.sequence_pool is layers.sequence_pool
+    assert nn.cross_entropy is layers.cross_entropy
+    with pytest.raises(AttributeError, match="no_such_layer"):
+        nn.no_such_layer  # noqa: B018
+    assert not fluid.initializer.force_init_on_cpu()
+    with fluid.initializer.init_on_cpu():
+        rate = layers.exponential_decay(0.5, 2, 0.5)
+        assert fluid.initializer.force_init_on_cpu()
+    assert not fluid.initializer.force_init_on_cpu()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    np.testing.assert_allclose([exe.run(fetch_list=[rate])[0][0] for _ in range(3)], [0.5, 0.5**1.5, 0.25], rtol=1e-6)

@@ -6,6 +6,7 @@ from pe_cli.paddle.dataset import (
     cifar,
     common,
     conll05,
+    image,
     imdb,
     imikolov,
     mnist,
@@ -17,5 +18,5 @@ from pe_cli.paddle.dataset import (
 )
 from pe_cli.paddle.reference_names import missing
 
-__all__ = ["cifar", "common", "conll05", "imdb", "imikolov", "mnist", "movielens", "uci_housing", "voc2012", "wmt14", "wmt16"]
+__all__ = ["cifar", "common", "conll05", "image", "imdb", "imikolov", "mnist", "movielens", "uci_housing", "voc2012", "wmt14", "wmt16"]
 __getattr__ = missing("paddle.dataset", lambda: globals())

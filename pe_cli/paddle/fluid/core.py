@@ -14,6 +14,18 @@ from pe_cli.paddle.fluid.places import (
     cuda_device_count,
     is_compiled_with_cuda,
 )
+from pe_cli.paddle.fluid.predictor import (
+    AnalysisConfig,
+    AnalysisPredictor,
+    NativeConfig,
+    NativePaddlePredictor,
+    PaddleBuf,
+    PaddleDType,
+    PaddlePredictor,
+    PaddleTensor,
+    ZeroCopyTensor,
+    create_paddle_predictor,
+)
 from pe_cli.paddle.fluid.reader import EOFException
 from pe_cli.paddle.fluid.scope import Scope
 
@@ -89,6 +101,7 @@ class VarDesc:
 
 
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray", "Scope",
-    "Tensor", "VarDesc", "get_cuda_device_count", "is_compiled_with_cuda",
+    "AnalysisConfig", "AnalysisPredictor", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "EOFException", "EnforceNotMet", "LoDTensor",
+    "LoDTensorArray", "NativeConfig", "NativePaddlePredictor", "PaddleBuf", "PaddleDType", "PaddlePredictor", "PaddleTensor", "Scope",
+    "Tensor", "VarDesc", "ZeroCopyTensor", "create_paddle_predictor", "get_cuda_device_count", "is_compiled_with_cuda",
 ]  # fmt: skip

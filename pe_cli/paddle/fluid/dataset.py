@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.data.multi_slot import read_lines
+from pe_cli.execute import seeds
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.data_feed_desc import Slot, written
 from pe_cli.paddle.fluid.multi_slot import Instance, cut, marked, piped_lines, to_batch
@@ -221,7 +222,7 @@ class InMemoryDataset(DatasetBase):
             self._instances = list(self._of_one_id(self._merged))
 
     def _mixed(self) -> None:
-        order = np.random.default_rng().permutation(len(self._instances))
+        order = seeds.generator().permutation(len(self._instances))
         self._instances = [self._instances[i] for i in order]
         self._shuffled = {}
 
@@ -259,7 +260,7 @@ class InMemoryDataset(DatasetBase):
             for one, was in zip(self._instances, values, strict=True):
                 one.values[i] = was
         self._shuffled = {i: [one.values[i] for one in self._instances] for i in {names.index(n) for n in slots}}
-        rng = np.random.default_rng()
+        rng = seeds.generator()
         count = len(self._instances)
         drawn = rng.permutation(count)[: max(1, self.candidates)]
         for one in self._instances:

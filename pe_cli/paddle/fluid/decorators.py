@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty
 from typing import Any
-
-import numpy as np
 
 from pe_cli.paddle.errors import FluidValueError
 
@@ -86,15 +85,13 @@ def compose(*readers: Reader, check_alignment: bool = True) -> Reader:
 
 
 def shuffle(reader: Reader, buf_size: int) -> Reader:
-    """Return a reader that shuffles buf_size samples at a time."""
+    """Return a reader that shuffles buf_size samples at a time, in the original's order for a seed of `random`."""
 
     def made() -> Iterator[Any]:
-        generator = np.random.default_rng()
         samples = iter(reader())
-        while part := list(itertools.islice(samples, buf_size)):
-            # A permutation of numbers, so that samples are not copied into an array.
-            for i in generator.permutation(len(part)):
-                yield part[i]
+        while part := list(itertools.islice(samples, max(1, buf_size))):
+            random.shuffle(part)
+            yield from part
 
     return made
 

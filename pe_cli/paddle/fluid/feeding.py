@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import cut_sequences, split_sizes
 from pe_cli.execute.plan.program_parts import unseen
 from pe_cli.ops.define.lod import Leveled, offsets_name
@@ -66,7 +65,7 @@ def check(program: Program, feed: Mapping[str, Any], devices: int = 1) -> dict[s
             known = [v.name for v in block.vars.values() if v.is_data]
             hint = did_you_mean(str(name), known) or f"it has {', '.join(known) or 'none'}"
             raise FluidValueError(f"the program has no feed '{name}'", hint=hint)
-        out[str(name)] = _converted(name, block.vars[name].type, value, devices)
+        out[str(name)] = _converted(block.vars[name], value, devices)
     for name in needed(program):
         if name not in out:
             _missing(program, name)
@@ -111,7 +110,16 @@ def arrays_of(part: Mapping[str, Any]) -> dict[str, Array]:
     return out
 
 
-def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTensor:
+def _is_whole(array: Array, dtype: Any) -> bool:
+    """Return whether an array holds whole numbers that an integer type has, too."""
+    if dtype.kind not in "iu" or array.dtype.kind not in "iuf":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.array_equal(array.astype(dtype), array))
+
+
+def _converted(v: Any, value: Any, devices: int) -> LoDTensor:
+    name, kind = v.name, v.type
     lengths = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
     if lengths and not value.has_valid_recursive_sequence_lengths():
         hint = "the last level adds up to the rows, others to the next level's sequences"
@@ -130,7 +138,9 @@ def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTens
         # widen.
         numbers = plain and array.dtype.kind in "biuf" and not (array.dtype.kind == "f" and kind.numpy.kind in "biu")
         widens = array.dtype.kind in "iub" and kind.numpy.kind in "iu" and np.can_cast(array.dtype, kind.numpy)
-        if not (numbers or widens or (plain and array.size == 0)):
+        # What `layers.data` declares is not checked in the original: scripts feed labels that they have scaled as pictures.
+        whole = getattr(v, "any_sizes", False) and _is_whole(array, kind.numpy)
+        if not (numbers or widens or whole or (plain and array.size == 0)):
             hint = f"feed {name}.astype('{kind.dtype}')"
             raise FluidTypeError(f"feed '{name}' should be {kind.dtype}, got {array.dtype}", hint=hint)
         array = array.astype(kind.numpy)

@@ -74,7 +74,8 @@ class Block(ir.Block):
 
     def _clone_variable(self, var: Any, force_persistable: bool = True) -> Any:
         facts = {"lod_level": var.lod_level, "is_data": var.is_data, "persistable": force_persistable or var.persistable}
-        return self.create_var(var.name, shape=var.shape, dtype=var.dtype, **facts)
+        # One whose shape no op has said yet gets it from an op here.
+        return self.create_var(var.name, shape=None if var.undefined else var.shape, dtype=var.dtype, **facts)
 
     def create_var(
         self, name: str | None = None, type: Any = None, shape: Any = None, dtype: Any = None, **facts: Any

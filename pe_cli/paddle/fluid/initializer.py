@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -112,6 +114,25 @@ class NumpyArrayInitializer(core.NumpyArray):
         return self.values(variable)
 
 
+#: Of each `init_on_cpu` that is open, that it is.
+_ON_CPU: list[bool] = []
+
+
+@contextlib.contextmanager
+def init_on_cpu() -> Iterator[None]:
+    """Scripts of 1.3 to 1.6 make their schedules in it, so that the first values are made on the CPU, where they are made here anyway."""
+    _ON_CPU.append(True)
+    try:
+        yield
+    finally:
+        _ON_CPU.pop()
+
+
+def force_init_on_cpu() -> bool:
+    """Return whether an `init_on_cpu` is open."""
+    return bool(_ON_CPU)
+
+
 BilinearInitializer = Bilinear
 ConstantInitializer = Constant
 MSRAInitializer = MSRA
@@ -123,5 +144,5 @@ XavierInitializer = Xavier
 __all__ = [
     "MSRA", "Bilinear", "BilinearInitializer", "Constant", "ConstantInitializer", "Initializer", "MSRAInitializer",
     "Normal", "NormalInitializer", "NumpyArray", "NumpyArrayInitializer", "TruncatedNormal",
-    "TruncatedNormalInitializer", "Uniform", "UniformInitializer", "Xavier", "XavierInitializer",
+    "TruncatedNormalInitializer", "Uniform", "UniformInitializer", "Xavier", "XavierInitializer", "force_init_on_cpu", "init_on_cpu",
 ]  # fmt: skip

@@ -227,6 +227,5 @@ def create_random_int_lodtensor(
     if not isinstance(base_shape, (list, tuple)):
         raise FluidTypeError(f"base_shape must be a list, got {base_shape!r}")
     rows = sum(recursive_seq_lens[-1])
-    generator = np.random.default_rng()
-    data = generator.integers(low, high, [rows, *base_shape], dtype="int64", endpoint=True)
+    data = np.random.randint(low, high + 1, [rows, *base_shape], dtype="int64")  # noqa: NPY002 - what scripts seed
     return create_lod_tensor(data, recursive_seq_lens, place)

@@ -16,7 +16,7 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import variable_betas
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
-from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
+from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.naming import use
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
@@ -80,6 +80,27 @@ class _Adapter(Optimizer):
         """Return the update op's attributes; Adam corrects row-sparse steps, and Ftrl takes l1 for l2, where the original does."""
         attrs = {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
         return {**attrs, "l2": attrs["l1"]} if self.op == "ftrl" else attrs
+
+    # What scripts call of the original's optimizers below their documented names.
+
+    @property
+    def _learning_rate(self) -> Any:
+        return self.learning_rate
+
+    @property
+    def _name(self) -> str | None:
+        return self.name or None
+
+    @_name.setter
+    def _name(self, name: str | None) -> None:
+        """Give what is kept between steps another name, before `minimize`."""
+        self.name = name or ""
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        program = default_main_program() if program is None else program
+        given = self.learning_rate
+        # A variable is known before `minimize`, too: scripts fetch it.
+        return given if isinstance(given, Variable) and given.block.program is program else self.rate(program)
 
     def check_rate(self, learning_rate: float) -> None:
         """Check a learning rate: 0, which leaves parameters as they are, and rates below 0 are numbers of scripts, too.

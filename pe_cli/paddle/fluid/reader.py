@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
@@ -40,22 +40,22 @@ def _column(v: Variable, values: Sequence[Any]) -> Any:
         return _sequences(v, values, levels)
     # An empty batch needs some size where -1 is declared: abs makes it 1.
     array = np.asarray(values, dtype=v.type.numpy) if values else np.zeros((0, *map(abs, v.shape[1:])), v.type.numpy)
-    return _shaped(v.name, array, v.type)
+    return _shaped(v, array)
 
 
 # Sizes that are not declared are taken as the samples have them.
-def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
+def _shaped(v: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    kind = v.type
     sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
-    if -1 in sizes:
+    alike = array.ndim == len(kind.shape)
+    if -1 in sizes or (alike and (array.shape[1:] == sizes or getattr(v, "any_sizes", False))):
         return array
-    wanted = (len(array), *sizes)
-    if array.size != math.prod(wanted) and array.ndim != len(kind.shape):
-        # A sample of more axes may hold several rows, as in the original: one of eight numbers is eight rows of a vector.
-        wanted = kind.shape
-    try:
-        return array.reshape(wanted)
-    except ValueError:
-        raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it") from None
+    # A sample of other axes may hold several rows, as in the original: one of eight numbers is eight rows of a vector.
+    wanted = (len(array), *sizes) if array.size == len(array) * math.prod(sizes) else kind.shape
+    if not alike:
+        with contextlib.suppress(ValueError):
+            return array.reshape(wanted)
+    raise FluidValueError(f"feed '{v.name}' should be {kind}, got {list(array.shape)}", hint="reshape it")
 
 
 def _sequences(v: Variable, values: Sequence[Any], levels: int) -> LoDTensor:
@@ -66,7 +66,7 @@ def _sequences(v: Variable, values: Sequence[Any], levels: int) -> LoDTensor:
         lengths.append([len(s) for s in flat])
         flat = [item for s in flat for item in s]
     array = np.asarray(flat, dtype=v.type.numpy)
-    return LoDTensor(_shaped(v.name, array, v.type), lengths)
+    return LoDTensor(_shaped(v, array), lengths)
 
 
 def next_feed(program: Program) -> dict[str, Any]:

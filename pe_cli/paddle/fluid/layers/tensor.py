@@ -95,6 +95,10 @@ def assign(input: Any, output: Any = None) -> Any:
     """
     ensure_defaults()
     if isinstance(input, Variable):
+        if getattr(input, "undefined", False) and output is not None and input.dtype == output.dtype:
+            # Another program has given it its value, and with it a type, which is that of what it is written to.
+            input.type = output.type
+            setattr(input, "undefined", False)  # noqa: B010 - the front's Variable
         return find("assign").fn(input, output)
     if not isinstance(input, np.ndarray):
         raise FluidTypeError(f"assign takes a variable or an array, got {type(input).__name__}")
