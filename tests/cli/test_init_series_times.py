@@ -35,6 +35,7 @@ DAYS = [START + timedelta(days=i) for i in range(200)]
     pytest.param([f"{2000 + i // 12}-{i % 12 + 1:02}" for i in range(200)], "a month apart", 'format: "%Y-%m"', id="months"),
     pytest.param([day.date().isoformat() for day in DAYS if day.weekday() < 5], "a working day apart", "time: when, length: 10",
                  id="working days"),
+    pytest.param([f"{START + timedelta(hours=i):%Y-%m-%d %H:%M}" for i in range(200)], "an hour apart by 'when'", "time: when", id="hours"),
 ])  # fmt: skip
 def test_regular_times(pe: Pe, tmp_path, times, said, line):
     source = written(tmp_path, times, wave(len(times)))

@@ -227,13 +227,18 @@ class _Model:
 
 
 def _count(rows: int, pace: str) -> str:
-    return f"{rows} {pace}s" if rows > 1 else f"a {pace}"
+    return f"{rows} {pace}s" if rows > 1 else _one(pace)
+
+
+def _one(pace: str) -> str:
+    return f"{'an' if pace == 'hour' else 'a'} {pace}"
 
 
 def _notes(inspected: Inspected) -> tuple[str, ...]:
     found = inspected.found
     key = f", a series for each of {len(inspected.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
-    regular = f"{len(inspected.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series"
+    apart = f"{_one(found.pace)} apart by '{said(found.time, 30)}'{key}"
+    regular = f"{len(inspected.table):,} rows at regular times, {apart}: taken for a series"
     if found.every:
         gaps = f"; {inspected.empty:,} steps have none, and take what was before" if inspected.empty else ""
         regular = f"{inspected.given:,} rows become {len(inspected.table):,}, one for every {found.every} by '{said(found.time, 30)}'{key}"

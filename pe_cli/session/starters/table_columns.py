@@ -36,6 +36,8 @@ from pe_cli.session.starters.training_plan import Plan, table_plan
 FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
+#: Columns that are left out for one reason whose names are said.
+LISTED = 12
 #: Names of layers and feeds that every starter has, besides those of its targets.
 TAKEN = (
     "x", "all", "bins", *(f"{stack}{layer}" for stack in ("hidden", "binned") for layer in ("1", "1_drop", "2", "2_drop")), "loss",
@@ -76,8 +78,13 @@ class Inspected:
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
-        """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
-        found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
+        """What is left out, and why: columns by their names in quotes, those with one reason and those that are not looked at together."""
+        names: dict[str, list[str]] = {}
+        for one in self.guesses:
+            if not one.type:
+                names.setdefault(one.why, []).append(f"'{said(one.name, 30)}'")
+        found = [(f"{', '.join(each[:LISTED])}{f' and {len(each) - LISTED:,} more' if len(each) > LISTED else ''}", why)
+                 for why, each in names.items()]  # fmt: skip
         events = sum(goal.event is not None for goal in self.goals)
         more = len(self.table.names) - len(self.goals) - len(self.guesses) - events
         return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
