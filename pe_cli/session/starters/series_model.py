@@ -26,7 +26,8 @@ from pe_cli.session.starters.training_plan import Plan, table_plan
 LOW, HIGH = 0.1, 0.9
 _TAKEN = (
     "past", "before", "ahead", "earlier", "next", "key", "which", "seen", "all", "drop", "hidden", "change", "lags", "last", "period",
-    "effect", "forecast", "low", "high", "below", "above", "loss", "error", "naive", "seasonal", "mase", "covered",
+    "effect", "forecast", "low", "high", "below", "above", "loss", "error", "naive", "seasonal", "mase", "covered", "level", "moves",
+    "others",
 )  # fmt: skip
 # Layers that begin with 0 let training begin at the naive forecast.
 _ZERO = {"initializer": {"type": "Constant"}}
@@ -67,6 +68,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     feeds += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in _static(inspected).items()]
     out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in inspected.others]
     made = table_plan(inspected.windows)
+    # The loss also counts both ends of the interval, which become too narrow while the middle still gets better.
     lines = [
         *head(what),
         *data_section({"source": inspected.source}, SPLIT, comments, columns, out),
@@ -74,7 +76,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
         "# Inputs of the model.",
         "feeds:",
         *aligned(feeds, "  "),
-        *training(made, inspected.windows, best="eval/error", mode="min", rest=optimizer(made), metrics=("loss", *_measured(inspected))),
+        *training(made, inspected.windows, best="eval/loss", mode="min", rest=optimizer(made), metrics=("loss", *_measured(inspected))),
     ]
     return text(lines)
 
@@ -149,7 +151,7 @@ class _Model:
                 ("earlier:", flow({"shape": [shape.length, wide]}), "the same of the rows before"),
             ]
         categories = {**({inspected.found.key: "key"} if inspected.found.key else {}), **_static(inspected)}
-        seen = self._add("seen", "fc", input="past", size=self._plan.hidden, act="relu")
+        seen = self._add("seen", "fc", input=self._moves(width), size=self._plan.hidden, act="relu")
         parts = [seen]
         for column, feed in categories.items():
             self._feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(column)}'"))
@@ -161,16 +163,32 @@ class _Model:
         self._add("drop", "dropout", "in training only", dropout_prob=0.1)
         self._add("hidden", "fc", size=self._plan.hidden, act="relu")
 
+    def _moves(self, width: int) -> str:
+        """Add what the rows before are apart from the last one of them, as levels of later rows are often those of no training row.
+
+        Source:
+            Zeng, Chen, Zhang, Xu 2023, Are Transformers Effective for Time Series Forecasting (NLinear).
+        """
+        length, name = self._shape.length, said(self._looked.target.name)
+        self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
+        self._add("level", "expand", x="last", expand_times=[1, length])
+        self._add("moves", "elementwise_sub", f"'{name}' of the rows before, apart from the last one: a level that is new changes nothing",
+                  x="before", y="level")  # fmt: skip
+        made = self._add("moves_rows", "reshape", x="moves", shape=[-1, length, 1])
+        if width == 1:
+            return made
+        self._add("others", "slice", f"what is read beside '{name}'", input="past", axes=[2], starts=[1], ends=[width])
+        return self._add("past_moves", "concat", input=[made, "others"], axis=2)
+
     def _forecast(self) -> None:
         inspected, horizon, length = self._looked, self._shape.horizon, self._shape.length
-        self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
         self._add("last_rows", "expand", x="last", expand_times=[1, horizon])
         first = "last_rows"
         if inspected.season:
             end = length - inspected.season + horizon
             first = self._add("period", "slice", f"those of {inspected.season} rows before, as a first guess", input="before", axes=[1],
                               starts=[-inspected.season], ends=[end])  # fmt: skip
-        self._add("lags", "fc", "a linear model of the rows before; begins with 0", input="before", size=horizon, param_attr=_ZERO)
+        self._add("lags", "fc", "a linear model of the rows before; begins with 0", input="moves", size=horizon, param_attr=_ZERO)
         self._add("change", "fc", input="hidden", size=horizon, param_attr=_ZERO)
         parts = [first, "lags", "change"]
         if inspected.ahead:
