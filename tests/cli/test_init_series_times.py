@@ -108,7 +108,8 @@ def test_more_than_a_thousand_series_of_irregular_times():
 def test_a_level_that_no_training_row_has_is_forecast_from(pe: Pe, tmp_path):
     """A walk is nowhere near the levels of its past; a forecast far behind the last number would be worth nothing."""
     rng = np.random.default_rng(0)
-    source = written(tmp_path, [(START + timedelta(days=i)).date().isoformat() for i in range(700)], 50 + np.cumsum(rng.normal(-0.15, 1, 700)))
+    days = [(START + timedelta(days=i)).date().isoformat() for i in range(700)]
+    source = written(tmp_path, days, 50 + np.cumsum(rng.normal(-0.15, 1, 700)))
     made = pe("init", tmp_path / "c.yaml", "--from", source, "--target", "n")
     assert made.code == 0, made.err
     trained = pe("train", tmp_path / "c.yaml", "--quiet", "-o", "train.epochs=40", "-o", f"output.dir={tmp_path}/runs")
