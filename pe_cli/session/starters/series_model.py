@@ -152,7 +152,8 @@ class _Model:
             ]
         categories = {**({inspected.found.key: "key"} if inspected.found.key else {}), **_static(inspected)}
         seen = self._add("seen", "fc", input=self._moves(width), size=self._plan.hidden, act="relu")
-        parts = [seen]
+        # Where there are several series, most levels that one comes to are those of others, and effects are in proportion to them.
+        parts = [seen, *(["level"] if inspected.found.key else [])]
         for column, feed in categories.items():
             self._feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(column)}'"))
             row = "which" if feed == "key" else f"{feed}_row"
@@ -164,16 +165,15 @@ class _Model:
         self._add("hidden", "fc", size=self._plan.hidden, act="relu")
 
     def _moves(self, width: int) -> str:
-        """Add what the rows before are apart from the last one of them, as levels of later rows are often those of no training row.
+        """Add what the rows before are apart from their mean, as levels of later rows are often those of no training row.
 
         Source:
-            Zeng, Chen, Zhang, Xu 2023, Are Transformers Effective for Time Series Forecasting (NLinear).
+            Kim, Kim, Tae, Park, Choi, Choo 2022, Reversible Instance Normalization (RevIN), of which this takes the means.
         """
         length, name = self._shape.length, said(self._looked.target.name)
-        self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
-        self._add("level", "expand", x="last", expand_times=[1, length])
-        self._add("moves", "elementwise_sub", f"'{name}' of the rows before, apart from the last one: a level that is new changes nothing",
-                  x="before", y="level")  # fmt: skip
+        self._add("level", "reduce_mean", f"the mean of '{name}' of the rows before", input="before", dim=[1], keep_dim=True)
+        self._add("level_rows", "expand", x="level", expand_times=[1, length])
+        self._add("moves", "elementwise_sub", "how far they are from it: a level that is new changes nothing", x="before", y="level_rows")
         made = self._add("moves_rows", "reshape", x="moves", shape=[-1, length, 1])
         if width == 1:
             return made
@@ -182,6 +182,7 @@ class _Model:
 
     def _forecast(self) -> None:
         inspected, horizon, length = self._looked, self._shape.horizon, self._shape.length
+        self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
         self._add("last_rows", "expand", x="last", expand_times=[1, horizon])
         first = "last_rows"
         if inspected.season:
