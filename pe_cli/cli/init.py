@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=TYPE",
     help="With --from: what a column is: number, bool, category, date, bag (also called tags) or text, or {type: date, format: "
-    "'%d/%m/%Y'} with options as the config has them. May be given several times.",
+    "'%d/%m/%Y'} with options as the config has them; or group: it is not learned, and "
+    "all rows of one value are in one part of the data. May be given several times.",
 )
 @click.option("--drop", multiple=True, metavar="NAME", help="With --from: a column to leave out. May be given several times.")
 @click.option("--encoding", metavar="NAME", help="With --from: encoding of the text, such as cp1252, where it is not found out.")

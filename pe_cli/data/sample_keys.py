@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from pe_cli.ops.define.lod import offsets_name
 Keys = NDArray[np.uint64]
 #: Bytes that are read at a time; bytes of a picture's file that are compared, and of all pictures at most.
 STEP, MIDDLE, PICTURES = 1 << 24, 1 << 13, 1 << 28
+#: Rows whose words are mixed at a time.
+PART = 1 << 16
 
 
 def keys_of(dataset: Dataset, names: Sequence[str], most: int | None = None) -> Keys | None:
@@ -45,13 +47,14 @@ def keys_of(dataset: Dataset, names: Sequence[str], most: int | None = None) -> 
         batch = dataset.take(np.arange(start, min(start + step, len(dataset)), dtype=np.int64))
         parts.append(
             _joined(
-                [
+                (
                     _of_values(batch[name], batch.get(offsets_name(name, 0)) if name in sequences else None)
                     for name in names
-                ]
+                ),
+                len(names),
             )
         )
-    return np.concatenate(parts)
+    return None if any(part is None for part in parts) else np.concatenate([part for part in parts if part is not None])
 
 
 def _of_columns(dataset: FieldDataset, names: Sequence[str], most: int | None) -> Keys | None:
@@ -59,8 +62,7 @@ def _of_columns(dataset: FieldDataset, names: Sequence[str], most: int | None) -
     fields = [dataset.columns[name] for name in names]
     if most is not None and sum(_bytes(field, len(rows)) for field in fields) > most:
         return None
-    found = [_of_field(field, rows) for field in fields]
-    return _joined([keys for keys in found if keys is not None]) if all(keys is not None for keys in found) else None
+    return _joined((_of_field(field, rows) for field in fields), len(fields))
 
 
 def _bytes(field: Field, rows: int) -> int:
@@ -86,13 +88,24 @@ def _of_field(field: Field, rows: Rows) -> Keys | None:
     return np.concatenate(parts)
 
 
-def _joined(keys: Sequence[Keys]) -> Keys:
-    """Return the sum of the keys of several fields, each times an odd random number of its own."""
+def _joined(keys: Iterable[Keys | None], count: int) -> Keys | None:
+    """Return the sum of the keys of several fields, each times an odd random number of its own; None where a field has none.
+
+    Args:
+        keys: made one after the other, as those of all fields together may take more memory than the data. They are overwritten.
+        count: of the fields.
+    """
     # Odd factors lose no bit, and their differing numbers make the order of fields count.
-    factors = random_bits(stream_key("keys of fields"), np.arange(len(keys), dtype=np.int64)) | np.uint64(1)
-    found: Keys = keys[0] * factors[0]
-    for other, factor in zip(keys[1:], factors[1:], strict=True):
-        found += other * factor
+    factors = random_bits(stream_key("keys of fields"), np.arange(count, dtype=np.int64)) | np.uint64(1)
+    found: Keys | None = None
+    for one, factor in zip(keys, factors, strict=True):
+        if one is None:
+            return None
+        one *= factor
+        if found is None:
+            found = one
+        else:
+            found += one
     return found
 
 
@@ -117,14 +130,16 @@ def _of_rows(values: NDArray[Any]) -> Keys:
     words = values.view(f"u{size}") if width else np.zeros((len(values), 1), np.uint8)
     factors = random_bits(stream_key("keys of rows"), np.arange(words.shape[1], dtype=np.int64)) | np.uint64(1)
     keys = np.zeros(len(words), np.uint64)
-    for column, factor in zip(words.T, factors, strict=True):
-        # floats differ in their upper bits alone where they are small whole numbers: products would lose them
-        word = column.astype(np.uint64)
-        # Folded before the product, which moves bits up only.
-        word ^= word >> np.uint64(32)
-        word *= factor
-        word ^= word >> np.uint64(29)
-        keys += word
+    for start in range(0, len(words), PART):
+        part = slice(start, start + PART)
+        for column, factor in zip(words[part].T, factors, strict=True):
+            # floats differ in their upper bits alone where they are small whole numbers: products would lose them
+            word = column.astype(np.uint64)
+            # Folded before the product, which moves bits up only.
+            word ^= word >> np.uint64(32)
+            word *= factor
+            word ^= word >> np.uint64(29)
+            keys[part] += word
     return keys
 
 

@@ -50,6 +50,38 @@ def test_a_config_for_boxes(pe: Pe, tmp_path):
     assert "broken: skip" in (tmp_path / "c.yaml").read_text()
 
 
+def test_annotations_in_a_folder_beside_their_pictures(pe: Pe, tmp_path):
+    things(tmp_path / "a", 12)
+    (tmp_path / "a/annotations").mkdir()
+    (tmp_path / "a/instances.json").rename(tmp_path / "a/annotations/instances_default.json")
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "a/annotations/instances_default.json")
+    assert made.code == 0, made.err
+    assert "COCO: 12 pictures" in made.out
+    assert "folder: a," in (tmp_path / "c.yaml").read_text()
+    assert pe("check", tmp_path / "c.yaml").code == 0
+    alone = tmp_path / "b/alone"
+    alone.mkdir(parents=True)
+    (tmp_path / "a/annotations/instances_default.json").rename(alone / "instances.json")
+    made = pe("init", tmp_path / "d.yaml", "--from", alone / "instances.json")
+    assert (made.code, "name the folder that holds both: --from FOLDER" in made.err) == (3, True), made.err
+
+
+def test_lists_of_parts_of_pascal_voc_are_said(pe: Pe, tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (tmp_path / "v" / name).mkdir(parents=True)
+    for i in range(12):
+        PIL.fromarray(rng.integers(0, 255, (40, 50, 3), np.uint8)).save(tmp_path / f"v/JPEGImages/{i}.jpg")
+        box = "<bndbox><xmin>5</xmin><ymin>6</ymin><xmax>30</xmax><ymax>35</ymax></bndbox>"
+        size = "<size><width>50</width><height>40</height><depth>3</depth></size>"
+        text = f"<annotation><filename>{i}.jpg</filename>{size}<object><name>car</name>{box}</object></annotation>"
+        (tmp_path / f"v/Annotations/{i}.xml").write_text(text)
+    (tmp_path / "v/ImageSets/Main/train.txt").write_text("0\n1\n")
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "v")
+    assert made.code == 0, made.err
+    assert "lists of parts are not read (ImageSets/Main/train.txt): put the pictures of each part" in made.out
+
+
 @on_its_day(2, 4)
 def test_an_ssd_finds_bars_and_discs(pe: Pe, tmp_path):
     things(tmp_path / "a", 120)

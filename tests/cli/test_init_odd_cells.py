@@ -179,3 +179,15 @@ def test_numbers_with_a_few_words_that_repeat_are_classes(pe: Pe, tmp_path):
     assert "'hours' is taken for classes, as 45 cells are no numbers, such as '5+' in row 3: '1', '2', '5+'" in made.out
     assert "hours: {type: category}" in (tmp_path / "c.yaml").read_text()
     assert "left out: 'price': 1 cell is no number: '12x' in row 41" in made.out
+
+
+def test_columns_that_are_left_out_for_one_reason_are_said_in_a_line(pe: Pe, tmp_path):
+    gone = [f"e{i}" for i in range(20)]
+    rows = "".join(f"{i % 7},{3 * (i % 7) + 1}.5,{','.join('' for _ in gone)}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"a,y,{','.join(gone)}\n{rows}")
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "y")
+    assert made.code == 0, made.err
+    (line,) = [line for line in made.out.splitlines() if line.startswith("left out: ")]
+    assert line == f"left out: {', '.join(repr(name) for name in gone[:12])} and 8 more: every cell is missing"
+    assert "# Left out: 'e0', 'e1'" in (tmp_path / "c.yaml").read_text()
+    assert pe("check", tmp_path / "c.yaml").code == 0

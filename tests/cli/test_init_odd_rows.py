@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode
+from pe_cli.data.tables.table_files import PartsTable
 from tests.cli.conftest import Pe
 
 RNG = np.random.default_rng(5)
@@ -99,6 +100,18 @@ def test_rows_that_stay(pe: Pe, tmp_path, text):
     made = init(pe, tmp_path, text)
     assert made.code == 0, made.err
     assert f"{text.count(chr(10)) - 1} rows; 'price'" in made.out
+
+
+def test_texts_of_numbers_are_not_gathered(pe: Pe, tmp_path, monkeypatch):
+    """Two million different numbers are as many texts, which take more memory than all columns of a table."""
+    asked = []
+    plain = PartsTable.codes
+    monkeypatch.setattr(PartsTable, "codes", lambda table, name: (asked.append(name), plain(table, name))[1])
+    rows = "".join(f"{x:.6f},{i % 5}.5,{'ab'[i % 2]},{2 * x:.6f}\n" for i, x in enumerate(RNG.normal(size=300)))
+    made = init(pe, tmp_path, f"a,b,kind,price\n{rows}")
+    assert made.code == 0, made.err
+    assert "kind" in asked, "texts are asked for as such"
+    assert "a" not in asked
 
 
 def test_more_titles_than_lines(pe: Pe, tmp_path):

@@ -35,6 +35,7 @@ DAYS = [START + timedelta(days=i) for i in range(200)]
     pytest.param([f"{2000 + i // 12}-{i % 12 + 1:02}" for i in range(200)], "a month apart", 'format: "%Y-%m"', id="months"),
     pytest.param([day.date().isoformat() for day in DAYS if day.weekday() < 5], "a working day apart", "time: when, length: 10",
                  id="working days"),
+    pytest.param([f"{START + timedelta(hours=i):%Y-%m-%d %H:%M}" for i in range(200)], "an hour apart by 'when'", "time: when", id="hours"),
 ])  # fmt: skip
 def test_regular_times(pe: Pe, tmp_path, times, said, line):
     source = written(tmp_path, times, wave(len(times)))
@@ -101,3 +102,20 @@ def test_more_than_a_thousand_series_of_irregular_times():
     few = mixed[series[mixed] < 300]
     found = _step(days[mixed] * 86400, series[mixed])  # steps of a day, of which a third has a row, would not do
     assert found == _step(days[few] * 86400, series[few])
+
+
+@on_its_day(1, of=3)
+def test_a_level_that_no_training_row_has_is_forecast_from(pe: Pe, tmp_path):
+    """A walk is nowhere near the levels of its past; a forecast far behind the last number would be worth nothing."""
+    rng = np.random.default_rng(0)
+    days = [(START + timedelta(days=i)).date().isoformat() for i in range(700)]
+    source = written(tmp_path, days, 50 + np.cumsum(rng.normal(-0.15, 1, 700)))
+    made = pe("init", tmp_path / "c.yaml", "--from", source, "--target", "n")
+    assert made.code == 0, made.err
+    trained = pe("train", tmp_path / "c.yaml", "--quiet", "-o", "train.epochs=40", "-o", f"output.dir={tmp_path}/runs")
+    assert trained.code == 0, trained.err
+    (run,) = (tmp_path / "runs").iterdir()
+    measured = pe("eval", run, "--split", "test").out
+    figures = {name: float(measured.split(f"  {name} ")[1].split()[0]) for name in ("error", "naive", "covered")}
+    assert figures["error"] < 1.5 * figures["naive"], measured
+    assert figures["covered"] > 0.5, measured

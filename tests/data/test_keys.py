@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,23 @@ def test_sequences_are_equal_in_every_item_and_their_order():
     keys = keys_of(FieldDataset({"t": field}), ["t"])
     assert len(np.unique(keys)) == len(set(map(tuple, texts)))
     assert keys[0] == keys[3]
+
+
+def test_keys_of_many_columns_take_the_memory_of_a_few():
+    """Keys of all columns at once would take more than the table: a container of the table's size would be killed."""
+    rows, columns = 200_000, 40
+    values = np.arange(rows, dtype="float32")[:, None]
+    fields = {f"x{i}": ArrayField(values, "float32") for i in range(columns)}
+    dataset = FieldDataset(fields)
+    keys_of(FieldDataset({"x0": fields["x0"]}), ["x0"])
+    tracemalloc.start()
+    try:
+        keys = keys_of(dataset, list(fields))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(np.unique(keys)) == rows
+    assert most < 8 * rows * 8, most
 
 
 def test_what_is_too_large_is_left(rng):

@@ -34,7 +34,7 @@ def read(path: Path, origin: Origin) -> Found:
             _add(made, shape, f"{path}, image {i + 1}, shape {j + 1}", found, origin)
         found.noted.append(made)
     if not found.noted and tree.find("track") is not None:
-        raise wrong(path, "it has tracks of a video and no images", origin)
+        raise origin.error(f"{path}: it has tracks of a video and no images", "in CVAT, export the task as CVAT for images 1.1")
     return found
 
 

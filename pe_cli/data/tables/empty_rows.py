@@ -28,7 +28,7 @@ def empty_rows(table: Table, names: Sequence[str], missing: Collection[str]) -> 
     """Return the rows of which every cell is missing, int64, in order; none where there is one column, or a cell holds an array.
 
     Args:
-        table: whose columns are read as codes, until few rows are left that may be empty.
+        table: whose columns are read as numbers, until few rows are left that may be empty.
         names: of the columns that count.
         missing: texts that count as a missing cell.
     """
@@ -36,17 +36,27 @@ def empty_rows(table: Table, names: Sequence[str], missing: Collection[str]) -> 
         return np.zeros(0, np.int64)
     gone = {text.strip() for text in missing} | {""}
     rows: Rows | None = None
-    for done, name in enumerate(names):
-        if rows is not None and len(rows) <= FEW:
-            here = [row for row in rows.tolist() if all(table.cells(other).text(row).strip() in gone for other in names[done:])]
-            return np.array(here, np.int64)
+    texts: list[str] = []
+    for name in names:
         cells = table.cells(name)
         if cells.array() is not None:
             return np.zeros(0, np.int64)
-        absent = cells.codes().codes < 0
+        numbers = cells.numbers()
+        absent = np.isnan(numbers.values)
+        # A cell that is no number is there, so that a column without gaps is known by counting.
+        if int(absent.sum()) == numbers.bad_count:
+            return np.zeros(0, np.int64)
+        if numbers.bad_count:
+            texts.append(name)
         rows = np.flatnonzero(absent) if rows is None else rows[absent[rows]]
+        if len(rows) <= FEW:
+            break
     assert rows is not None
-    return rows
+    # Different texts of a column may take much memory, so they are read where numbers leave many rows.
+    for name in texts if len(rows) > FEW else ():
+        rows = rows[table.cells(name).codes().codes[rows] < 0]
+    here = [row for row in rows.tolist() if len(rows) > FEW or all(table.cells(name).text(row).strip() in gone for name in names)]
+    return np.array(here, np.int64)
 
 
 def said_of(table: Table, rows: Rows) -> str:

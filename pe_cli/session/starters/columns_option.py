@@ -11,6 +11,7 @@ from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.data.column_declarations import check_columns
+from pe_cli.session.starters.group_keys import GROUP
 
 #: Types that a starter knows: those of a table's columns, and masks of pictures.
 TYPES = ("number", "bool", "category", "date", "bag", "text", "mask")
@@ -43,9 +44,11 @@ def said_columns(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
         declared = value if isinstance(value, dict) else {"type": value}
         kind = declared.get("type")
         found[name] = {**declared, "type": _ALSO.get(kind, kind)} if isinstance(kind, str) else declared
-    checked = check_columns({name: (value, None) for name, value in found.items()})
+        if kind == GROUP and len(declared) > 1:
+            raise PeError(f"--columns {name}: a group has no options", hint=f"--columns {name}={GROUP}")
+    checked = check_columns({name: (value, None) for name, value in found.items() if value.get("type") != GROUP})
     for name, (kind, _) in checked.items():
         if kind not in TYPES:
-            hint = f"one of {', '.join([*TYPES, *_ALSO])}; write others into the config"
+            hint = f"one of {', '.join([*TYPES, *_ALSO, GROUP])}; write others into the config"
             raise PeError(f"--columns {name}: pe init makes no branch for the type {kind}", hint=hint)
     return found

@@ -84,6 +84,20 @@ def annotations_in(folder: Path) -> Annotations | None:
     return Annotations(folder if kind in ("voc", "yolo") and len(places) > 1 else places[0], kind, folder)
 
 
+def pictures_beside(file: Path) -> Path:
+    """Return the folder that holds the pictures of a file of annotations: its own, or that around it.
+
+    Raises:
+        PeError: DATA; neither has pictures.
+    """
+    home = file.absolute().parent
+    for folder in (home, home.parent):
+        if any(path.suffix.lower() in SUFFIXES for path in islice(_some_of_each(folder), LOOKED)):
+            return file.parent if folder == home else Path(os.path.normpath(file.parent / ".."))
+    what = f"{file} is a file of annotations, and neither its folder nor that around it has pictures"
+    raise PeError(what, hint="name the folder that holds both: --from FOLDER", code=ExitCode.DATA)
+
+
 def _some_of_each(folder: Path) -> Iterator[Path]:
     """Yield the first files of every folder, so that many pictures hide no annotations."""
     for at, inside, names in os.walk(folder):
@@ -129,12 +143,17 @@ def starter(settings: Settings, found_at: Annotations) -> Starter:
     shown = f"{found.shown}, with {len(sizes):,} boxes of {len(names)} classes: {', '.join(said(name, 20) for name in names[:12])}"
     facts = (
         f"{_CALLED[kind]}: {shown}",
-        f"pictures are made {side} x {side}; the most boxes in one are {most}{f'; {bare:,} pictures have none' if bare else ''}",
+        f"pictures are made {side} x {side}; the most boxes in one are {most}{_bare(bare)}",
         *division.told,
         *_left_out(notes),
+        *_lists(found_at),
     )
     config = _config(settings, division, shown, _columns(found, side, most, names), made)
     return Starter(config, _model(settings, found, side, most, names, sizes), facts)
+
+
+def _bare(pictures: int) -> str:
+    return f"; {pictures:,} picture{'s have' if pictures > 1 else ' has'} none" if pictures else ""
 
 
 def _left_out(notes: Mapping[str, int]) -> list[str]:
@@ -146,6 +165,15 @@ def _left_out(notes: Mapping[str, int]) -> list[str]:
     return found
 
 
+def _lists(found_at: Annotations) -> list[str]:
+    """Return a sentence on lists of parts that Pascal VOC has beside its annotations, which are not read."""
+    lists = sorted(found_at.pictures.glob("ImageSets/*/*.txt")) if found_at.kind == "voc" and not found_at.divided else []
+    if not lists:
+        return []
+    named = ", ".join(said(str(path.relative_to(found_at.pictures)), 40) for path in lists[:3])
+    return [f"lists of parts are not read ({named}): put the pictures of each part and their annotations into train/, val/ and test/"]
+
+
 def _listed(table: Table, name: str, row: int) -> list[Any]:
     found: list[Any] = json.loads(table.cells(name).text(row))
     return found
@@ -153,7 +181,8 @@ def _listed(table: Table, name: str, row: int) -> list[Any]:
 
 def _path(settings: Settings, path: Path) -> str:
     if not settings.source.is_dir():  # the user has named the file of annotations
-        return settings.path if path == settings.source else str(Path(settings.path).parent)
+        beside = os.path.relpath(path, settings.source.parent)
+        return settings.path if path == settings.source else os.path.normpath(Path(settings.path).parent / beside)
     return settings.path if path == settings.source else f"{settings.path}/{path.relative_to(settings.source)}"
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,14 +94,14 @@ def narrowed(settings: Settings, names: Iterable[str]) -> Settings:
     return replace(settings, source=settings.source / found["train"], whole=settings.source) if found else settings
 
 
-def divided(settings: Settings, source: dict[str, Any], table: Table, stratify: str | None = None) -> Division:
+def divided(settings: Settings, source: dict[str, Any], table: Table, by: Mapping[str, str] = MappingProxyType({})) -> Division:
     """Return how rows are divided: as their folders and files are called, or by a draw.
 
     Args:
         settings: of the user; `whole` is the folder that is divided.
         source: reader and options of the training part, or of all rows.
         table: opened from it.
-        stratify: column whose values have the same shares in every part of a draw.
+        by: stratify, a column whose values have the same shares in every part of a draw; or group, one whose rows stay in one part.
 
     Raises:
         PeError: DATA; the part for evaluation cannot be read.
@@ -119,7 +120,7 @@ def divided(settings: Settings, source: dict[str, Any], table: Table, stratify: 
     said = f"divided as folders and files are called: {', '.join(told)}" if len(told) > 1 else ""
     if "eval" in sections:
         return Division({"train": source, **sections}, {}, len(table), said, others)
-    split: dict[str, Any] = {**shares(len(table)), **({"stratify": stratify} if stratify else {}), "seed": 1}
+    split: dict[str, Any] = {**shares(len(table)), **by, "seed": 1}
     if sections:
         split.pop("test", None)
     said += "; those to evaluate with are drawn from those to train" if said else ""

@@ -78,15 +78,16 @@ class Settings:
         """Open the source as the config will.
 
         Args:
-            source: reader and options; paths begin as `path` does.
+            source: reader and options; paths begin as `path` does, or start at the config's folder.
 
         Raises:
             PeError: DATA; it cannot be read.
         """
         whole = str(self.source.absolute())
-        options = {
-            key: _from(value, self.path, whole) if key in PATHS and isinstance(value, str) else value for key, value in source.items()
-        }
+        options = dict(source)
+        for key, value in source.items():
+            if key in PATHS and isinstance(value, str):
+                options[key] = str(self.base / _from(value, self.path, whole))
         reader = str(options.pop("reader"))
         found = open_reader(reader, options, self.source.absolute().parent)
         assert is_table(found), "readers of tables, pictures and texts give tables"

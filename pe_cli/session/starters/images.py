@@ -71,7 +71,7 @@ def _starter(table: Table, source: dict[str, Any], settings: Settings, left_out:
     found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader images gives such a table
     if found.broken:
         source["broken"], left_out = "skip", found.broken
-    division = divided(settings, source, table, LABEL)
+    division = divided(settings, source, table, {"stratify": LABEL})
     made = picture_plan(division.rows)
     shown = f"{found.shown}, {len(classes):,} classes"
     config = _config(settings, division, shown, found, made)

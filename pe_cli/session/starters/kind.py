@@ -59,7 +59,7 @@ def _file(settings: Settings) -> Starter:
         )
     may = suffix in (".json", ".xml") and settings.target is None and settings.task in ("auto", "boxes")
     if may and (kind := kind_of(settings.source)):
-        return detection.starter(settings, detection.Annotations(settings.source, kind, settings.source.parent))
+        return detection.starter(settings, detection.Annotations(settings.source, kind, detection.pictures_beside(settings.source)))
     named = tagging.SUFFIXES if settings.task == "auto" else ()
     json_of = suffix in (".json", ".jsonl") and settings.target is None and settings.task == "auto"
     if suffix in named or settings.task == "words" or (json_of and tagging.has_spans(settings.source)):

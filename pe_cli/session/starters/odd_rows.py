@@ -132,11 +132,12 @@ def _is_end(table: Table, names: Sequence[str], row: int, usual: float) -> bool:
     if not there:
         return False
     name, first = there[0]
-    alone = not _is_elsewhere(table, name, row)
     word = first.lower().strip(" :.*")
     said_so = any(word == end or word.startswith((f"{end}:", f"{end} ")) for end in ENDS)
     sparse = len(names) > 2 and len(there) <= max(1, len(names) // 3) and usual >= 0.9 * len(names)
-    return alone and ((said_so and len(there) < len(names)) or (said_so and word in ENDS) or sparse)
+    likely = (said_so and len(there) < len(names)) or (said_so and word in ENDS) or sparse
+    # Asked for last: different texts of a column may take more memory than there is.
+    return likely and not _is_elsewhere(table, name, row)
 
 
 def told(table: Table, names: Sequence[str], row: int) -> str:

@@ -21,6 +21,7 @@ from pe_cli.data.row_split import split_rows
 from pe_cli.data.series_windows import WindowTable
 from pe_cli.session.starters.column_guess import left_out
 from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.group_keys import group_of
 from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.redundant_columns import notation_of
@@ -97,9 +98,13 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
         guesses: how the other columns are taken.
 
     Raises:
-        PeError: USAGE, a column is said to be known that is not; DATA, no window fits, or the target cannot be learned.
+        PeError: USAGE, a column is said to be known that is not, or to be a group; DATA, no window fits, or the target cannot be learned.
     """
     check_known(settings, target, found)
+    group = group_of(settings.columns)
+    if group is not None:
+        text = f"--columns {said(group)}=group: series are divided by time, and each has rows in every part"
+        raise PeError(text, hint="leave it out, or --task number predicts from the other columns of the same row")
     rows = len(table)
     given = WindowsOptions(table="-", length=found.shape.length, horizon=found.shape.horizon, **found.options)
     windows = given.windows(table, Origin(settings.base))

@@ -26,7 +26,8 @@ from pe_cli.session.starters.training_plan import Plan, table_plan
 LOW, HIGH = 0.1, 0.9
 _TAKEN = (
     "past", "before", "ahead", "earlier", "next", "key", "which", "seen", "all", "drop", "hidden", "change", "lags", "last", "period",
-    "effect", "forecast", "low", "high", "below", "above", "loss", "error", "naive", "seasonal", "mase", "covered",
+    "effect", "forecast", "low", "high", "below", "above", "loss", "error", "naive", "seasonal", "mase", "covered", "level", "moves",
+    "others",
 )  # fmt: skip
 # Layers that begin with 0 let training begin at the naive forecast.
 _ZERO = {"initializer": {"type": "Constant"}}
@@ -67,6 +68,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     feeds += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in _static(inspected).items()]
     out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in inspected.others]
     made = table_plan(inspected.windows)
+    # The loss also counts both ends of the interval, which become too narrow while the middle still gets better.
     lines = [
         *head(what),
         *data_section({"source": inspected.source}, SPLIT, comments, columns, out),
@@ -74,7 +76,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
         "# Inputs of the model.",
         "feeds:",
         *aligned(feeds, "  "),
-        *training(made, inspected.windows, best="eval/error", mode="min", rest=optimizer(made), metrics=("loss", *_measured(inspected))),
+        *training(made, inspected.windows, best="eval/loss", mode="min", rest=optimizer(made), metrics=("loss", *_measured(inspected))),
     ]
     return text(lines)
 
@@ -149,8 +151,9 @@ class _Model:
                 ("earlier:", flow({"shape": [shape.length, wide]}), "the same of the rows before"),
             ]
         categories = {**({inspected.found.key: "key"} if inspected.found.key else {}), **_static(inspected)}
-        seen = self._add("seen", "fc", input="past", size=self._plan.hidden, act="relu")
-        parts = [seen]
+        seen = self._add("seen", "fc", input=self._moves(width), size=self._plan.hidden, act="relu")
+        # Where there are several series, most levels that one comes to are those of others, and effects are in proportion to them.
+        parts = [seen, *(["level"] if inspected.found.key else [])]
         for column, feed in categories.items():
             self._feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(column)}'"))
             row = "which" if feed == "key" else f"{feed}_row"
@@ -161,6 +164,22 @@ class _Model:
         self._add("drop", "dropout", "in training only", dropout_prob=0.1)
         self._add("hidden", "fc", size=self._plan.hidden, act="relu")
 
+    def _moves(self, width: int) -> str:
+        """Add what the rows before are apart from their mean, as levels of later rows are often those of no training row.
+
+        Source:
+            Kim, Kim, Tae, Park, Choi, Choo 2022, Reversible Instance Normalization (RevIN), of which this takes the means.
+        """
+        length, name = self._shape.length, said(self._looked.target.name)
+        self._add("level", "reduce_mean", f"the mean of '{name}' of the rows before", input="before", dim=[1], keep_dim=True)
+        self._add("level_rows", "expand", x="level", expand_times=[1, length])
+        self._add("moves", "elementwise_sub", "how far they are from it: a level that is new changes nothing", x="before", y="level_rows")
+        made = self._add("moves_rows", "reshape", x="moves", shape=[-1, length, 1])
+        if width == 1:
+            return made
+        self._add("others", "slice", f"what is read beside '{name}'", input="past", axes=[2], starts=[1], ends=[width])
+        return self._add("past_moves", "concat", input=[made, "others"], axis=2)
+
     def _forecast(self) -> None:
         inspected, horizon, length = self._looked, self._shape.horizon, self._shape.length
         self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
@@ -170,7 +189,7 @@ class _Model:
             end = length - inspected.season + horizon
             first = self._add("period", "slice", f"those of {inspected.season} rows before, as a first guess", input="before", axes=[1],
                               starts=[-inspected.season], ends=[end])  # fmt: skip
-        self._add("lags", "fc", "a linear model of the rows before; begins with 0", input="before", size=horizon, param_attr=_ZERO)
+        self._add("lags", "fc", "a linear model of the rows before; begins with 0", input="moves", size=horizon, param_attr=_ZERO)
         self._add("change", "fc", input="hidden", size=horizon, param_attr=_ZERO)
         parts = [first, "lags", "change"]
         if inspected.ahead:
@@ -227,13 +246,18 @@ class _Model:
 
 
 def _count(rows: int, pace: str) -> str:
-    return f"{rows} {pace}s" if rows > 1 else f"a {pace}"
+    return f"{rows} {pace}s" if rows > 1 else _one(pace)
+
+
+def _one(pace: str) -> str:
+    return f"{'an' if pace == 'hour' else 'a'} {pace}"
 
 
 def _notes(inspected: Inspected) -> tuple[str, ...]:
     found = inspected.found
     key = f", a series for each of {len(inspected.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
-    regular = f"{len(inspected.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series"
+    apart = f"{_one(found.pace)} apart by '{said(found.time, 30)}'{key}"
+    regular = f"{len(inspected.table):,} rows at regular times, {apart}: taken for a series"
     if found.every:
         gaps = f"; {inspected.empty:,} steps have none, and take what was before" if inspected.empty else ""
         regular = f"{inspected.given:,} rows become {len(inspected.table):,}, one for every {found.every} by '{said(found.time, 30)}'{key}"

@@ -18,8 +18,9 @@ from pe_cli.data.public_holidays import calendar_of
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
-from pe_cli.session.starters.divided import divided
+from pe_cli.session.starters.divided import Division, divided
 from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.group_keys import as_group, group_of, with_group
 from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
@@ -35,6 +36,8 @@ from pe_cli.session.starters.training_plan import Plan, table_plan
 FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
+#: Columns that are left out for one reason whose names are said.
+LISTED = 12
 #: Names of layers and feeds that every starter has, besides those of its targets.
 TAKEN = (
     "x", "all", "bins", *(f"{stack}{layer}" for stack in ("hidden", "binned") for layer in ("1", "1_drop", "2", "2_drop")), "loss",
@@ -75,8 +78,13 @@ class Inspected:
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
-        """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
-        found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
+        """What is left out, and why: columns by their names in quotes, those with one reason and those that are not looked at together."""
+        names: dict[str, list[str]] = {}
+        for one in self.guesses:
+            if not one.type:
+                names.setdefault(one.why, []).append(f"'{said(one.name, 30)}'")
+        found = [(f"{', '.join(each[:LISTED])}{f' and {len(each) - LISTED:,} more' if len(each) > LISTED else ''}", why)
+                 for why, each in names.items()]  # fmt: skip
         events = sum(goal.event is not None for goal in self.goals)
         more = len(self.table.names) - len(self.goals) - len(self.guesses) - events
         return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
@@ -108,10 +116,12 @@ def guesses_of(table: Table, settings: Settings, targets: Sequence[str], asked: 
     Raises:
         PeError: DATA; cells may be read in several ways, and nothing tells which.
     """
-    found = []
+    found, group = [], group_of(settings.columns)
     for name in [name for name in table.names if name not in targets and name != settings.event][:MOST_COLUMNS]:
         if name in settings.drop:
             found.append(Guess(name, None, why="--drop says so"))
+        elif name == group:
+            found.append(as_group(name))
         elif name in settings.columns:
             found.append(as_declared(table, name, settings.columns[name], asked))
         else:
@@ -154,7 +164,7 @@ def look(
             0, table.names[0], f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
     goals = _goals(table, settings, targets, asked)
-    guesses = guesses_of(table, settings, targets, asked)
+    guesses, group = with_group(table, guesses_of(table, settings, targets, asked), settings.columns, asked)
     if not any(one.type for one in guesses):
         guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
                    for one in guesses]  # fmt: skip
@@ -162,11 +172,13 @@ def look(
     # All notations are known here, so one pass over the file reads all columns of numbers.
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
     guesses = [_gaps_filled(table, one, settings) for one in paired(table, without_doubles(table, guesses, aims), settings.columns)]
-    division = divided(settings, source, table, targets[0] if [one.type for one in aims] == ["category"] else None)
+    by = {"group": group} if group else {"stratify": targets[0]} if [one.type for one in aims] == ["category"] else {}
+    division = divided(settings, source, table, by)
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
     goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
-    inspected = Inspected(table, division.sections, goals, guesses, division.split, parts, comments=(*comments, *division.told))
+    told = (*comments, *division.told, *_grouped(division))
+    inspected = Inspected(table, division.sections, goals, guesses, division.split, parts, comments=told)
     inspected.notes = [note for one in [*aims, *(goal.event for goal in goals if goal.event), *guesses] if (note := one.note)]
     inspected.notes += [note for one in aims for note in leaks(table, guesses, one)]
     for goal in goals:
@@ -176,6 +188,11 @@ def look(
         why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
         raise table.error(0, table.names[0], f"no other column is left to learn from. {why}", "add columns")
     return inspected
+
+
+def _grouped(division: Division) -> list[str]:
+    group = division.split.get("group")
+    return [f"group: all rows of one '{said(group, 30)}' are in one part, as rows to come have others."] if group else []
 
 
 def _goals(table: Table, settings: Settings, targets: Sequence[str], asked: Asked) -> list[Goal]:
