@@ -66,7 +66,8 @@ def _folded(layers: Entries, kept: set[str]) -> tuple[dict[str, Mapping[str, Any
         layers: of the model or of a block.
         kept: names that are read from elsewhere.
     """
-    names, made, now = list(layers), {name: dict(entry) for name, entry in layers.items()}, dict[str, str]()
+    names, now = list(layers), dict[str, str]()
+    made: dict[str, Mapping[str, Any]] = dict(layers)
     for before, name in itertools.pairwise(names):
         conv, norm = made.get(before, {}), made[name]
         if conv.get("type") != "conv2d" or norm.get("type") != "batch_norm" or not norm.keys() <= _PLAIN or conv.get("act"):
