@@ -40,7 +40,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     """Go on with a text, token by token, and print it.
 
     TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. The model was trained on blocks of tokens (reader text),
-    and its tokenizer comes from the checkpoint: no data is read. The prompt is printed first. A model sees as many tokens as a block has;
+    and its tokenizer comes from the checkpoint: no data is read. With values that know no data, such as params.safetensors of pe import,
+    it is that of the config's training data. The prompt is printed first. A model sees as many tokens as a block has;
     of a longer text, the last ones.
     """
     import math

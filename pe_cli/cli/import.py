@@ -94,8 +94,9 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     model = read_model(ImportWish(source, partial, fixed, head, classes, length, sizes, numbers, training))
     if fold_batch_norm:
         from pe_cli.session.importing.batch_norm import with_folded_batch_norms
+        from pe_cli.session.importing.batch_norm_blocks import with_folded_blocks
 
-        model = with_folded_batch_norms(model)
+        model = with_folded_blocks(model) if model.blocks else with_folded_batch_norms(model)
     if task is not None:
         from pe_cli.session.importing.training import for_training
 

@@ -52,3 +52,14 @@ def test_pictures_are_the_same_for_both_programs(monkeypatch: pytest.MonkeyPatch
     assert one["x"].dtype == np.float32
     assert sorted(set(one["label"][:, 0])) == list(range(len(script.FACES)))
     assert not np.array_equal(one["x"], script.pictures(Path(), 2, 2)["x"])
+
+
+def test_rows_of_made_up_sentences_are_the_same_for_both_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    script = importlib.import_module("language_tuning")
+    one, again = (script.rows(2, 5, script.SECOND) for _ in range(2))
+    np.testing.assert_array_equal(one["input_ids"], again["input_ids"])
+    assert one["input_ids"].shape == one["next"].shape == (5, script.LENGTH)
+    np.testing.assert_array_equal(one["input_ids"].ravel()[1:], one["next"].ravel()[:-1])
+    first = bytes(one["input_ids"].ravel().astype(np.uint8)).decode()
+    assert first.startswith(tuple(script.WORDS["where"]))

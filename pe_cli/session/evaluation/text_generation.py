@@ -197,7 +197,10 @@ class Generator:
 
 def _tokens_feed(job: Job) -> tuple[str, FittedColumn]:
     """Return the feed that takes the tokens, and the column that they are of."""
-    fitted = job.data.fitted.columns
+    prepared = job.data.prepared
+    # Values that an import has written know no columns: their tokens are those that the config names.
+    learns = not prepared.given and job.run.preparation.columns and "train" in prepared.sources.data
+    fitted = prepared.fit().columns if learns else job.data.fitted.columns
     found: list[tuple[str, FittedColumn]] = []
     for feed, source in job.data.sources.items():
         column = fitted.get(source.names[0]) if len(source.names) == 1 else None

@@ -23,7 +23,7 @@ def with_folded_batch_norms(model: ImportedModel) -> ImportedModel:
     """
     layers = {name: dict(layer) for name, layer in model.layers.items()}
     arrays = dict(model.arrays)
-    readers = Counter(name for layer in layers.values() for name in _texts({k: v for k, v in layer.items() if k != "type"}))
+    readers = Counter(name for layer in layers.values() for name in texts({k: v for k, v in layer.items() if k != "type"}))
     readers.update(model.fetches)
     norms = [name for name, layer in layers.items() if layer["type"] == "batch_norm"]
     folded: dict[str, str] = {}
@@ -33,7 +33,7 @@ def with_folded_batch_norms(model: ImportedModel) -> ImportedModel:
         if made is not None:
             folded[before], layers[name] = name, made
     kept = {name: layer for name, layer in layers.items() if name not in folded}
-    used = set(_texts(kept))
+    used = set(texts(kept))
     notes = [*model.notes, f"{len(folded)} of {len(norms)} batch norms are folded into the convolutions before them"]
     return replace(model, layers=kept, arrays={name: value for name, value in arrays.items() if name in used}, notes=notes)
 
@@ -57,10 +57,10 @@ def _folded(conv: Mapping[str, Any], norm: Mapping[str, Any], arrays: dict[str, 
     return {**conv, "bias_attr": {"name": named[2]}}
 
 
-def _texts(value: Any) -> list[str]:
+def texts(value: Any) -> list[str]:
     """Return all texts in a value."""
     if isinstance(value, Mapping):
-        return [text for one in value.values() for text in _texts(one)]
+        return [text for one in value.values() for text in texts(one)]
     if isinstance(value, list | tuple):
-        return [text for one in value for text in _texts(one)]
+        return [text for one in value for text in texts(one)]
     return [value] if isinstance(value, str) else []

@@ -277,6 +277,71 @@ def qwen2() -> None:
     write("qwen2", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
 
 
+#: The first tokens of a text, and how many follow.
+PROMPT, ADDED = "the room was", 8
+
+
+def decoder(name: str, model: torch.nn.Module) -> None:
+    """Write a folder with a tokenizer, and `greedy.json`: the most probable tokens behind a prompt, without padding and unknown ones."""
+    from tokenizers import Tokenizer
+
+    ids = tokens(3, None)
+    write(name, shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+    tokenizer(HERE / name)
+    model = type(model).from_pretrained(HERE / name).eval()
+    seen = Tokenizer.from_file(str(HERE / name / "tokenizer.json")).encode(PROMPT, add_special_tokens=False).ids
+    more: list[int] = []
+    with torch.no_grad():
+        for _ in range(ADDED):
+            scores = model(input_ids=torch.tensor([[*seen, *more]])).logits[0, -1]
+            scores[:2] = -np.inf
+            more.append(int(scores.argmax()))
+    (HERE / name / "greedy.json").write_text(json.dumps({"prompt": PROMPT, "tokens": more}))
+
+
+#: Fewer rows see another token than there are positions, and the mask of the window counts.
+FAR = {**LLAMA, "max_position_embeddings": 16}
+
+
+def llama_scaled() -> None:
+    import transformers as hf
+
+    turns = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
+    rope = {"rope_type": "llama3", "rope_theta": 500.0, **turns}
+    decoder("llama_scaled", hf.LlamaForCausalLM(hf.LlamaConfig(**FAR, rope_parameters=rope)))
+
+
+def mistral_window() -> None:
+    import transformers as hf
+
+    decoder("mistral_window", hf.MistralForCausalLM(hf.MistralConfig(**FAR, sliding_window=4)))
+
+
+def qwen3() -> None:
+    import transformers as hf
+
+    decoder("qwen3", hf.Qwen3ForCausalLM(hf.Qwen3Config(**FAR, head_dim=6)))
+
+
+def gemma() -> None:
+    import transformers as hf
+
+    decoder("gemma", hf.GemmaForCausalLM(hf.GemmaConfig(**FAR, head_dim=6)))
+
+
+def phi() -> None:
+    import transformers as hf
+
+    sizes = {**FAR, "hidden_size": 16, "num_key_value_heads": 4}
+    decoder("phi", hf.PhiForCausalLM(hf.PhiConfig(**sizes, partial_rotary_factor=0.5)))
+
+
+def phi3() -> None:
+    import transformers as hf
+
+    decoder("phi3", hf.Phi3ForCausalLM(hf.Phi3Config(**FAR, pad_token_id=0, sliding_window=5)))
+
+
 def deit() -> None:
     import transformers as hf
 
@@ -543,6 +608,7 @@ FOLDERS = {
     "bert_embedding": bert_embedding, "bert_tokens": bert_tokens, "roberta_masked": roberta_masked, "distilbert_masked": distilbert_masked,
     "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
     "llama": llama, "llama_classes": llama_classes, "mistral": mistral, "qwen2": qwen2,
+    "llama_scaled": llama_scaled, "mistral_window": mistral_window, "qwen3": qwen3, "gemma": gemma, "phi": phi, "phi3": phi3,
     "deit": deit, "convnext": convnext, "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2,
     "efficientnet": efficientnet, "efficientnet_timm": efficientnet_timm, "efficientnet_torchvision": efficientnet_torchvision,
     "efficientnet_tf_timm": efficientnet_tf_timm,

@@ -54,3 +54,20 @@ def test_the_command_folds_when_it_is_asked(tmp_path: Path, capfd: pytest.Captur
     assert "batch_norm" not in (tmp_path / "a" / "model.yaml").read_text()
     assert run(["import", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "b")]) == 0
     assert "batch_norm" in (tmp_path / "b" / "model.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["resnet", "efficientnet_torchvision", "mobilenet_v2", "mobilenet_v3_timm"])
+def test_batch_norms_of_a_folder_are_folded(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = Path(__file__).parent / "folders" / name
+    assert run(["import", str(folder), "-o", str(tmp_path), "--fold-batch-norm"]) == 0, capfd.readouterr().err
+    said, made = capfd.readouterr().out, (tmp_path / "model.yaml").read_text()
+    count = int(said.partition(" batch norms are folded")[0].rpartition(" ")[2])
+    assert f"{count} of {count} batch norms" in said
+    assert "batch_norm" not in made
+    assert not (tmp_path / "tensors.json").exists()
+    expected = dict(np.load(folder / "expected.npz"))
+    np.savez(tmp_path / "input.npz", **{key: value for key, value in expected.items() if key not in {"outputs", "loss"}})
+    out, config = tmp_path / "out.npz", str(tmp_path / "config.yaml")
+    options = ["--checkpoint", str(tmp_path / "params.safetensors"), "--fetch", "logits", "--out", str(out)]
+    assert run(["predict", config, *options]) == 0, capfd.readouterr().err
+    np.testing.assert_allclose(np.load(out)["logits"], expected["outputs"], rtol=1e-5, atol=1e-5)

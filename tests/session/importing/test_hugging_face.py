@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from pe_cli.cli.main import run
 from pe_cli.io.checkpoint import load
@@ -51,6 +53,17 @@ def prepared(folder: Path, into: Path) -> dict[str, np.ndarray]:
     config = CONFIG.replace("TRAIN", TRAIN if "loss" in expected else "").replace("FEEDS", taken)
     (into / "run.yaml").write_text(config.replace("ARGS", "{}" if length is None else f"{{length: {length}}}"))
     return expected
+
+
+@pytest.mark.parametrize("name", of_today([name for name in NAMES if (FOLDERS / name / "greedy.json").exists()], 3))
+def test_a_decoder_goes_on_as_in_transformers(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(read(ImportWish(FOLDERS / name)), tmp_path)
+    told = json.loads((FOLDERS / name / "greedy.json").read_text())
+    options = ["--checkpoint", str(tmp_path / "params.safetensors"), "--temperature", "0", "--tokens", str(len(told["tokens"]))]
+    assert run(["generate", str(tmp_path / "train.yaml"), *options, "--prompt", told["prompt"]]) == 0, capfd.readouterr().err
+    words = Tokenizer.from_file(str(FOLDERS / name / "tokenizer.json"))
+    added = capfd.readouterr().out.strip().removeprefix(told["prompt"])
+    assert added.replace(" ", "").replace("##", "") == "".join(words.id_to_token(token).removeprefix("##") for token in told["tokens"])
 
 
 @pytest.mark.parametrize("name", [*ALWAYS, *of_today([name for name in NAMES if name not in ALWAYS], 3)])

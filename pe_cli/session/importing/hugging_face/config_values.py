@@ -103,7 +103,7 @@ class ConfigValues:
         found["classes"] = classes if classes is not None else self.classes()
         found["ending"] = "classes" if classes is not None else self._ending(found["classes"])
         if self._family.length:
-            most = min(found[self._family.length] - found.get("first_position", 0), found.get("window", _MOST_SIZE))
+            most = found[self._family.length] - found.get("first_position", 0)
             if length is not None and length > most:
                 raise PeError(f"--length {length}: the model has {most} positions", hint=f"--length {most} or less")
             found["length"] = length if length is not None else min(most, LENGTH)
@@ -160,6 +160,8 @@ class ConfigValues:
                 return make(said)
         keys = key if isinstance(key, list) else [key]
         value = next((found for each in keys if (found := self._said(each)) is not None), None)
+        if not any(self._said(other) in kinds for other, kinds in said.get("where", {keys[0]: [self._said(keys[0])]}).items()):
+            value = None  # it is of another kind, for which it says nothing
         if value is None:
             if "default" not in said:
                 raise self._wrong(keys[0], "is missing")
@@ -178,6 +180,12 @@ class ConfigValues:
         return {
             "grid": self._grid,
             "product": lambda said: math.prod(map(self._named, said["product"])),
+            "sum": lambda said: sum(map(self._named, said["sum"])),
+            "root": lambda said: math.sqrt(self._named(said["root"])),
+            "negative": lambda said: -self._named(said["negative"]),
+            "differs": lambda said: self._named(said["differs"][0]) != said["differs"][1],
+            "less": lambda said: self._named(said["less"][0]) < self._named(said["less"][1]),
+            "part": self._part,
             "equal": lambda said: len(set(map(self._named, said["equal"]))) == 1,
             "at_least": lambda said: max(said["at_least"], self._named(said["of"])),
             "scaled": self._scaled,
@@ -185,6 +193,13 @@ class ConfigValues:
             "stages": self._stages,
             "listed": self._listed,
         }
+
+    def _part(self, said: Mapping[str, Any]) -> int:
+        """Return an even part of a number."""
+        made = int(self._named(said["part"]) * self._named(said["by"]))
+        if made < 2 or made % 2:
+            raise self._wrong(said["key"], f"leaves {made} values, and layers are there for even numbers of them")
+        return made
 
     def _grid(self, said: Mapping[str, Any]) -> int:
         """Return the number of squares of a picture."""

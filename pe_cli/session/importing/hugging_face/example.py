@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pe_cli.config.substitute import escaped
+from pe_cli.core.patterns import matches
 from pe_cli.core.yaml_inline import flow
 from pe_cli.data.tokens.tokenizer_json import LIMIT
 from pe_cli.io.regular_files import open_regular
@@ -34,8 +35,7 @@ train:
   epochs: 3
   batch_size: 16
   optimizer: {type: AdamW, learning_rate: 0.00005, weight_decay: 0.01, grad_clip: {type: GradientClipByGlobalNorm, clip_norm: 1.0}}
-  groups:
-    - {match: NO_DECAY, weight_decay: 0}
+GROUPS
   init: {from: params.safetensors}
 """
 _REST = """\
@@ -44,7 +44,9 @@ output: {dir: runs, checkpoint: {every: 1 epoch, keep: 2}}
 """
 
 
-def example(family: Family, head: str, values: Mapping[str, Any], labels: Sequence[str], folder: Path) -> tuple[dict[str, bytes], str]:
+def example(
+    family: Family, head: str, values: Mapping[str, Any], labels: Sequence[str], folder: Path, parameters: Collection[str]
+) -> tuple[dict[str, bytes], str]:
     """Return the files of an example by name, and what there is to say of it; no files where there can be none.
 
     Args:
@@ -53,11 +55,15 @@ def example(family: Family, head: str, values: Mapping[str, Any], labels: Sequen
         values: of the family, see `ConfigValues`.
         labels: names of the classes in order; none where they have only numbers.
         folder: that is imported.
+        parameters: names of the model's.
 
     Raises:
         PeError: DATA; its tokenizer.json is larger than any.
     """
-    kind, train = family.heads[head].data, _TRAIN.replace("NO_DECAY", flow(list(family.no_decay)))
+    # A pattern that is about nothing is a mistake in a config: a family may have biases that this model has not.
+    no_decay = [pattern for pattern in family.no_decay if any(matches(name, [pattern]) for name in parameters)]
+    groups = f"  groups:\n    - {{match: {flow(no_decay)}, weight_decay: 0}}\n" if no_decay else ""
+    kind, train = family.heads[head].data, _TRAIN.replace("GROUPS\n", groups)
     if kind not in ("texts", "blocks"):
         return {}, "there is no train.yaml: no reader makes what this head learns from"
     if not (folder / TOKENIZER).is_file():

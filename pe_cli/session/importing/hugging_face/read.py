@@ -56,7 +56,7 @@ def read(wish: ImportWish) -> ImportedModel:
     fresh = family.heads[name].last if found["classes"] != values.classes() else ()
     names = TensorNames(family, name, fresh, may_be_new=name != own)
     taken = names.take(tensors, types, ours, str(folder))
-    files, said_of_files = example(family, name, found, values.labels() if not fresh else (), folder)
+    files, said_of_files = example(family, name, found, values.labels() if not fresh else (), folder, types)
     notes = [f"family {family.name}, head '{name}'", said_of_files, *_unused(family, config), *_notes(taken)]
     details = [f"taken: {theirs} -> {ours} {list(taken.arrays[ours].shape)}" for ours, theirs in taken.sources.items()]
     theirs = strict_json.dumps(names.theirs(taken, tensors, types)).encode()

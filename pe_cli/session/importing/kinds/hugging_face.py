@@ -17,4 +17,5 @@ def _read(wish: ImportWish) -> ImportedModel:
     return read(wish)
 
 
-KIND = ModelKind("Hugging Face", "a folder with config.json and model.safetensors", _takes, _read, ("head", "classes", "length"))
+_OPTIONS = ("head", "classes", "length", "fold_batch_norm")
+KIND = ModelKind("Hugging Face", "a folder with config.json and model.safetensors", _takes, _read, _OPTIONS)

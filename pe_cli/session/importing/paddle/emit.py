@@ -227,7 +227,9 @@ class Emitter:
 
     def _layer(self, one: Candidate, outputs: Sequence[str], at: int) -> None:
         for op in self.block.ops[at : at + one.count]:
-            self.parameters.update(dict.fromkeys(name for name in op.input_names() if self.block.vars[name].persistable))
+            # What an operator before has computed is read as that, whatever value it has between steps.
+            fresh = (name for name in op.input_names() if name not in self._refs or name in self.parameters)
+            self.parameters.update(dict.fromkeys(name for name in fresh if self.block.vars[name].persistable))
         for value in one.args.values():
             for v in variables(value):
                 if v.persistable and v.name not in self._refs:
