@@ -220,6 +220,7 @@ class DataLoader:
         num_workers: threads that get samples; 0 for none.
         use_buffer_reader, use_shared_memory, timeout: without effect: threads share memory, and are waited for.
         worker_init_fn: only None.
+        prefetch_factor, persistent_workers: without effect: threads get the samples of one batch at a time, for each pass anew.
 
     Raises:
         FluidValueError: arguments that exclude each other; a ValueError.
@@ -246,8 +247,10 @@ class DataLoader:
         timeout: float = 0,
         # `use_buffer_reader` and the others tune processes of the original; threads here share memory anyway.
         worker_init_fn: Any = None,
+        prefetch_factor: int = 2,
+        persistent_workers: bool = False,
     ) -> None:
-        del use_buffer_reader, use_shared_memory, timeout
+        del use_buffer_reader, use_shared_memory, timeout, prefetch_factor, persistent_workers
         if worker_init_fn is not None:
             raise NotThereYet("DataLoader: worker_init_fn is for processes, and samples are got by threads", hint="leave it out")
         one_by_one = isinstance(dataset, IterableDataset)
