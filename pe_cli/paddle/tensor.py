@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -105,6 +106,7 @@ def randperm(n: int, dtype: str = "int64", name: str | None = None) -> Any:
     return layers.randperm(n, dtype=dtype)
 
 
+@functools.cache
 def functions() -> dict[str, Any]:
     """Return every function that is there."""
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}

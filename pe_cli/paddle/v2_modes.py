@@ -158,14 +158,13 @@ def in_place(there: Mapping[str, Any], names: str = IN_PLACE) -> dict[str, Calla
 
 
 def _returning(name: str, function: Any) -> Callable[..., Any]:
-    import inspect
-
     def made(*args: Any, **given: Any) -> Any:
         return function(*args, **given)
 
     made.__name__ = made.__qualname__ = f"{name}_"
     made.__doc__ = f"Return `{name}`: in a program a tensor is not changed in place."
-    made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    # Looked at where somebody asks for the arguments.
+    made.__wrapped__ = function  # type: ignore[attr-defined]
     return made
 
 

@@ -21,15 +21,14 @@ OTHERWISE = {
         "floor_divide_ kron log1p logical_and_ logical_not_ logical_or_ logsumexp matmul maximum minimum mod mod_ multiply "
         "multiply_ reshape subtract summary trace"
     ),
-    "paddle.nn": "ClipGradByGlobalNorm ClipGradByNorm ClipGradByValue Hardsigmoid KLDivLoss MSELoss PReLU Softmax2D SpectralNorm",
-    "paddle.nn.functional": "prelu temporal_shift",
+    "paddle.nn": "ClipGradByGlobalNorm ClipGradByNorm ClipGradByValue Hardsigmoid KLDivLoss MSELoss Softmax2D SpectralNorm",
+    "paddle.nn.functional": "temporal_shift",
     "paddle.static": (
         "InputSpec Print Variable WeightNormParamAttr append_backward auc save save_inference_model serialize_persistables "
         "serialize_program"
     ),
     "paddle.static.nn": "cond prelu while_loop",
     "paddle.optimizer": "Adadelta Adagrad Adam AdamW Adamax Lamb Momentum Optimizer RMSProp SGD",
-    "paddle.io": "DataLoader",
     "paddle.vision.transforms": "RandomRotation",
     "paddle.vision.datasets": "Cifar10 Cifar100 FashionMNIST Flowers MNIST VOC2012",
     "paddle.vision.ops": "yolo_box",

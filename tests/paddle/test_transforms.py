@@ -166,6 +166,7 @@ ARGUMENTS = {
     "HueTransform": (0.25,), "ColorJitter": (0.5,), "Resize": (3,), "CenterCrop": (3,), "Pad": (1,), "RandomCrop": (3,),
     "Normalize": (9.0, 2.0, "HWC"), "RandomResizedCrop": (3,), "RandomRotation": (40,),
     "RandomHorizontalFlip": (1.0,), "RandomVerticalFlip": (1.0,),
+    "RandomAffine": (40,), "RandomErasing": (1.0,), "RandomPerspective": (1.0,),
 }  # fmt: skip
 
 

@@ -157,19 +157,26 @@ class PReLU(Layer):
         num_parameters: 1, or the number of channels.
         init: first value of the weights.
         weight_attr: of weight, [num_parameters].
+        data_format: where the channels are.
         name: prefix of the names of the parameters.
     """
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, weight_attr: Any = None, name: str | None = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        weight_attr: Any = None,
+        data_format: str = "NCHW",
+        name: str | None = None,
     ) -> None:
         super().__init__(name)
+        self._layout = data_format
         default = Constant(float(init))
         self.weight = self.create_parameter([num_parameters], weight_attr, default_initializer=default)
 
     def forward(self, x: Any) -> Any:
         """Append the activation."""
-        return functions.prelu(x, self.weight)
+        return functions.prelu(x, self.weight, self._layout)
 
 
 #: How many axes rows, images and volumes have beside batch and channels -> the layout with channels first.

@@ -43,4 +43,6 @@ CASES = {
     "gumbel_softmax of logits that are far apart": Case(
         lambda p, x: p.nn.functional.gumbel_softmax(x, 0.5, True, 1), {"x": f(2, 3, 2) * 1000}, slopes=False
     ),
+    "prelu of channels that are last": Case(lambda p, x, w: p.nn.functional.prelu(x, w, "NHWC"), {"x": LAST, "w": f(4, seed=1)}),
+    "PReLU": Case(lambda p, x: p.nn.PReLU(6, 0.3, data_format="NHWC")(p.transpose(x, [0, 2, 1, 3])), {"x": f(2, 4, 4, 6)}, slopes=False),
 }

@@ -87,7 +87,7 @@ def pairwise_distance(x: Any, y: Any, p: Any = 2.0, epsilon: Any = 1e-06, keepdi
 def pixel_shuffle(x: Any, upscale_factor: Any, data_format: Any = 'NCHW', name: Any = None) -> Any: """Turn channels into pixels: [N, C r r, H, W] becomes [N, C, H r, W r]."""
 def pixel_unshuffle(x: Any, downscale_factor: Any, data_format: Any = 'NCHW', name: Any = None) -> Any: """Turn pixels into channels: [N, C, H r, W r] becomes [N, C r r, H, W]."""
 def poisson_nll_loss(input: Any, label: Any, log_input: Any = True, full: Any = False, epsilon: Any = 1e-08, reduction: Any = 'mean', name: Any = None) -> Any: """Measure how unlikely counts are under Poisson distributions: exp(input) - label input, in nats."""
-def prelu(x: Any, weight: Any, name: Any = None) -> Any: """Let x through where it is above 0, else return weight x."""
+def prelu(x: Any, weight: Any, data_format: Any = 'NCHW', name: Any = None) -> Any: """Let x through where it is above 0, else return weight x."""
 def relu(x: Any, name: Any = None) -> Any: """Append `relu` of every element."""
 def relu6(x: Any, name: Any = None) -> Any: """Append `relu6` of every element."""
 def relu_(x: Any, name: Any = None) -> Any: """Return `relu(x)`; the plan decides what shares memory."""

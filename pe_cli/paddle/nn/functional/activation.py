@@ -8,6 +8,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.fluid.framework import as_dtype
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.selection import select
+from pe_cli.paddle.nn.functional.common import channels_first
 
 
 def selu(x: Any, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None) -> Any:
@@ -34,17 +35,18 @@ def maxout(x: Any, groups: int, axis: int = 1, name: str | None = None) -> Any:
     return call("maxout", x, groups, axis=axis)
 
 
-def prelu(x: Any, weight: Any, name: str | None = None) -> Any:
+def prelu(x: Any, weight: Any, data_format: str = "NCHW", name: str | None = None) -> Any:
     """Let x through where it is above 0, else return weight x.
 
     Args:
-        x: [batch, channels, ...].
+        x: [batch, channels, ...], or with the channels last.
         weight: [1], or [channels].
+        data_format: where the channels are.
         name: without effect.
     """
     # max(x, 0) + weight * min(x, 0), of ops that are broadcast over any number of axes.
     below = call("scale", call("relu", call("scale", x, -1.0)), -1.0)
-    axis = 1 if weight.shape != (1,) else -1
+    axis = 1 if weight.shape != (1,) and channels_first("prelu", data_format) else -1
     return call("elementwise_add", call("relu", x), call("elementwise_mul", below, weight, axis))
 
 
