@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -25,10 +26,9 @@ def _opencv() -> Any:
         PeError: it is not installed.
     """
     try:
-        import cv2
+        return importlib.import_module("cv2")
     except ImportError:
         raise PeError("paddle.dataset.image reads and resizes by OpenCV, which is not installed", hint=_INSTALL) from None
-    return cv2
 
 
 def _read(found: Any, what: str) -> Array:
