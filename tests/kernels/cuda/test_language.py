@@ -92,16 +92,18 @@ def calls_three():
     return three() + T(1)
 
 
+# Before anything is built: what uses it is built once.
+@replaces(three)
+def five():
+    return 5.0
+
+
 @cuda_kernel
 def uses_a_helper(out: Ptr):
     out[0] = calls_three()
 
 
 def test_a_helper_of_a_helper_may_have_another_text():
-    @replaces(three)
-    def five():
-        return 5.0
-
     out = np.zeros(1, np.float32)
     build(uses_a_helper, "float32", "float32").bound(threads(1)[0])(out)
     assert out[0] == 6
