@@ -266,11 +266,11 @@ def bomb(levels: int) -> str:
     ],
 )
 def test_sizes_are_bounded(errors_of: Errors, text: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # whatever else the machine does
     (error,) = errors_of(text)
     assert error.message == message
     # a bomb ends at once; the plain file of 60,000 values takes as long as PyYAML needs for it
-    assert time.perf_counter() - start < (1 if text.startswith("a0") else 10)
+    assert time.process_time() - start < (1 if text.startswith("a0") else 10)
 
 
 def test_a_file_of_more_than_a_megabyte_is_refused() -> None:
