@@ -87,7 +87,7 @@ class LayerDict(Layer):
         self.update(sublayers or {})
 
     def update(self, sublayers: Any) -> None:
-        """Add layers of a mapping, another LayerDict, or pairs of a name and a layer; one of a name takes the place of the other."""
+        """Add layers of a mapping, another LayerDict, or pairs of a name and a layer; a name that is there gets the new layer."""
         for name, layer in list(sublayers.items() if isinstance(sublayers, (Mapping, LayerDict)) else sublayers):
             self[name] = layer
 

@@ -52,7 +52,12 @@ class _Block(nn.Layer):
         self.downsample = downsample
 
     def _sizes(self, inplanes: int, planes: int, stride: int, groups: int, base_width: int) -> list[tuple[int, ...]]:
-        raise NotImplementedError
+        """Return inputs, outputs, filter, step and groups of each convolution.
+
+        Raises:
+            NotImplementedError: the subclass does not say them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no _sizes: define the sizes of its convolutions")
 
     def forward(self, x: Any) -> Any:
         """Append the convolutions, and add the path around."""
